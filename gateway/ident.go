@@ -6,12 +6,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/session"
-	"time"
 )
 
 // identPins is the folder of ident's programs, beside the data path's, which is not the same for every kind.
@@ -20,11 +20,12 @@ func identPins(cfg *config.Config) string { return cfg.Datapath.PinDir + "-ident
 // identKey is the file of the key of tokens.
 func identKey(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "ident.key") }
 
-// identBurst is how many seconds' queries an asking host may send at once.
+// identBurst: a host that asks may send the queries of this many seconds at once.
 const identBurst = 5
 
-// openIdent begins to follow connections and to take queries. It comes after the data path's programs, so that ident's
-// programs see packets before those. If ident is not enabled, it removes the programs that a former daemon left.
+// openIdent begins to follow connections and to take queries. It is called after the data path has attached its
+// programs: ident's programs are put before those, so that they see packets first. If ident is not enabled, it removes
+// the programs that a former daemon left.
 func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 	cfg := g.cfg
 	if !cfg.Ident.Enabled {
@@ -39,14 +40,15 @@ func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 		return o, err
 	}
 	wc := ident.WatchConfig{WAN: cfg.WAN.Interface, Gateway: cfg.LAN.Address.Addr(), Dir: identPins(cfg)}
-	if cfg.Ident.Method == config.IdentNAT {
+	if cfg.Ident.Method == config.IdentNAT { // queries name the gateway's own port: connections from the LAN tell whose
 		wc.LAN = cfg.LAN.Network()
 	}
 	if g.identWatch, err = ident.OpenWatch(wc); err != nil {
 		return o, err
 	}
 	o.close = func() error { g.behind.notifyChanges(nil); return g.identWatch.Close() }
-	if err := g.identWatch.Keep(g.behind.notifyChanges(g.watchNetwork)); err != nil {
+	known := g.behind.notifyChanges(g.watchNetwork)  // networks behind clients; watchNetwork hears of changes
+	if err := g.identWatch.Keep(known); err != nil { // forgets those that a former daemon left
 		return o, err
 	}
 	g.ident = ident.New(ident.Config{
@@ -64,7 +66,7 @@ func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 	return o, nil
 }
 
-// watchNetwork has queries for a network behind a client taken, or no longer.
+// watchNetwork begins (found) or ends to take queries about connections from a network behind a client.
 func (g *gateway) watchNetwork(n netip.Prefix, found bool) {
 	change := g.identWatch.Leave
 	if found {

@@ -31,11 +31,18 @@ func BenchmarkQuickOverSSH(b *testing.B) {
 	}
 	quick = "name = " + quick
 	m := sshtest.New(b)
+	if *builtProgram != "" { // gatewayd must be on the router's PATH; other machines do not see this folder
+		m.Run(b, "router",
+			"mount -t tmpfs none /usr/local/sbin; cp "+filepath.Dir(*builtProgram)+"/gatewayd /usr/local/sbin/")
+	}
 	write(b, dir, "here.toml", quick)
 	write(b, dir, "ssh.toml", strings.Replace(quick, "\nhosts = 1\n", "\n", 1)+m.Tables(1, ""))
 	for b.Loop() {
 		here, took := runQuick(b, dir, "here")
 		far, tookFar := runQuick(b, dir, "ssh", "mode=interleaved")
+		if len(far.Cells) != len(here.Cells) {
+			b.Fatalf("left out over ssh: %+v", far.Skipped)
+		}
 		var text strings.Builder
 		var logs float64
 		for i, cell := range here.Cells {
@@ -91,7 +98,8 @@ func windowError(t testing.TB, folder string, asked time.Duration) float64 {
 // runQuick runs the experiment in dir/NAME.toml for 6 blocks, with more keys set, and returns how long that took.
 func runQuick(b *testing.B, dir, name string, more ...string) (analysis.Summary, time.Duration) {
 	args := []string{"run", name + ".toml", "--out", name}
-	for _, s := range append([]string{"duts=allowlist,opennds,gateway-ebpf", "blocks=6", "aa_blocks=6", "window=" + quickWindow.String()},
+	for _, s := range append(
+		[]string{"duts=allowlist,opennds,gateway-ebpf", "blocks=6", "aa_blocks=6", "window=" + quickWindow.String()},
 		more...) {
 		args = append(args, "--set", s)
 	}

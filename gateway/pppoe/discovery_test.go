@@ -164,7 +164,7 @@ func TestServeEnds(t *testing.T) {
 	if err := s.Restore(pppoe.MAC{2, 0, 0, 0, 0, 1}, 7, ppp.State{PeerMRU: 1492}); err != nil {
 		t.Fatal(err)
 	}
-	a := newTurns()
+	a := newManualAccess()
 	s.access = a
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)

@@ -42,8 +42,8 @@ func (s *Server) sends(mac pppoe.MAC, frame []byte) {
 	s.receive((&pppoe.Frame{To: s.mac, From: mac, Session: s.byMAC[mac][0].id, PPP: frame}).Append(nil))
 }
 
-// TestForgedRequests: invented MAC addresses that can receive offers have no more sessions than the bound
-// of those that have not logged in, and displace each other, not a client that goes on, nor one that has logged in.
+// TestForgedRequests: made-up MAC addresses that answer offers have at most cfg.Waiting sessions together. They
+// displace each other, and neither a client that goes on with its login nor one that has logged in.
 func TestForgedRequests(t *testing.T) {
 	s := newServer(t, "forge0")
 	s.cfg.Waiting = 50
@@ -99,7 +99,7 @@ type manualAccess struct {
 	decide chan struct{}
 }
 
-func newTurns() manualAccess { return manualAccess{make(chan uint16, 10), make(chan struct{})} }
+func newManualAccess() manualAccess { return manualAccess{make(chan uint16, 10), make(chan struct{})} }
 
 func (a manualAccess) Login(ctx context.Context, r Request) (ppp.Grant, error) {
 	a.asked <- r.Session
@@ -112,9 +112,10 @@ func (a manualAccess) Login(ctx context.Context, r Request) (ppp.Grant, error) {
 }
 func (manualAccess) Logout([6]byte, uint16, netip.Addr, error) {}
 
-// waitingFor is a concentrator that checks one login at once, for so many clients that have sent their passwords.
+// waitingFor returns a concentrator that checks one login at a time, to which so many clients have sent their
+// passwords.
 func waitingFor(t *testing.T, name string, clients int) (*Server, manualAccess) {
-	s, a := newServer(t, name, func(c *Config) { c.Logins = 1 }), newTurns()
+	s, a := newServer(t, name, func(c *Config) { c.Logins = 1 }), newManualAccess()
 	s.access = a
 	for i := range clients {
 		s.presents(pppoe.MAC{2, 0, 0, 0, 0, byte(i)})
@@ -137,7 +138,7 @@ func (a manualAccess) asks(t *testing.T) uint16 {
 // TestLoginsKeepTheirPlace: a session whose login is being checked, or waits for that, is not displaced.
 func TestLoginsKeepTheirPlace(t *testing.T) {
 	s := newServer(t, "forge2", func(c *Config) { c.Logins, c.Waiting = 1, 3 })
-	s.access = newTurns()
+	s.access = newManualAccess()
 	for i := range 3 {
 		s.presents(pppoe.MAC{2, 0, 0, 0, 0, byte(i)})
 	}
@@ -147,8 +148,8 @@ func TestLoginsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// TestRefusedClientsDisplaced: clients that were refused, and do not answer that, are displaced, by others and by
-// themselves.
+// TestRefusedClientsDisplaced: clients that were refused, and do not answer that, give way to other clients, and to a
+// new request of the same MAC address.
 func TestRefusedClientsDisplaced(t *testing.T) {
 	s := newServer(t, "forge3", func(c *Config) { c.Waiting = 3 })
 	for i := range 3 {
@@ -238,7 +239,8 @@ func TestEndedBeforeItsLogin(t *testing.T) {
 	}
 }
 
-// silentCarrier is a Carrier that never receives a frame.
+// silentCarrier is a Carrier, which takes session frames from the kernel in place of the server's socket. It never
+// receives one.
 type silentCarrier struct{}
 
 func (silentCarrier) Carry([6]byte, uint16) error { return nil }
@@ -305,8 +307,8 @@ func TestSocketBuffersBurst(t *testing.T) {
 		socket *packet.Conn
 		frame  func(pppoe.MAC) *pppoe.Frame
 	}{
-		"discovery": {pppoe.Discovery, s.wire.sessionConn, padi},
-		"sessions": {pppoe.Session, s.wire.sessions, func(mac pppoe.MAC) *pppoe.Frame {
+		"discovery": {pppoe.Discovery, s.wire.discoveryConn, padi},
+		"sessions": {pppoe.Session, s.wire.sessionConn, func(mac pppoe.MAC) *pppoe.Frame {
 			return &pppoe.Frame{To: s.mac, From: mac, Session: 1, PPP: []byte{0xc0, 0x21, 1, 1, 0, 4}}
 		}},
 	} {
@@ -338,7 +340,7 @@ func TestSocketBuffersBurst(t *testing.T) {
 // TestLostFramesAreCounted: frames for which the socket has no room are counted, and the count stays.
 func TestLostFramesAreCounted(t *testing.T) {
 	s := newServer(t, "lost0")
-	if err := sockbuf.ReceiveOn(s.wire.sessionConn, 1); err != nil { // as little as there can be
+	if err := sockbuf.ReceiveOn(s.wire.discoveryConn, 1); err != nil { // as little as there can be
 		t.Fatal(err)
 	}
 	sending(t, s, pppoe.Discovery, padi)(100)

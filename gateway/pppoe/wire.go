@@ -19,7 +19,7 @@ import (
 // wire is the concentrator's sockets: one for discovery, one for the control protocols of sessions. Packets of
 // subscribers never reach it, whatever their data path is.
 type wire struct {
-	sessionConn, sessions *packet.Conn // sessions: nil where a Carrier has their frames
+	discoveryConn, sessionConn *packet.Conn // sessionConn: nil where a Carrier has their frames
 }
 
 const (
@@ -44,8 +44,8 @@ func openWire(dev *net.Interface, sessions bool) (*wire, error) {
 		return nil, fmt.Errorf("assembling the filter: %w", err)
 	}
 	w := &wire{}
-	if w.sessionConn, err = packet.Listen(dev, packet.Raw, pppoe.Discovery, nil); err == nil && sessions {
-		w.sessions, err = packet.Listen(dev, packet.Raw, pppoe.Session, &packet.Config{Filter: filter})
+	if w.discoveryConn, err = packet.Listen(dev, packet.Raw, pppoe.Discovery, nil); err == nil && sessions {
+		w.sessionConn, err = packet.Listen(dev, packet.Raw, pppoe.Session, &packet.Config{Filter: filter})
 	}
 	if err != nil {
 		w.close()
@@ -61,10 +61,10 @@ func openWire(dev *net.Interface, sessions bool) (*wire, error) {
 }
 
 // discovery reads frames of discovery until close.
-func (w *wire) discovery(f func([]byte)) error { return read(w.sessionConn, f) }
+func (w *wire) discovery(f func([]byte)) error { return read(w.discoveryConn, f) }
 
 // control reads frames of sessions until close.
-func (w *wire) control(f func([]byte)) error { return read(w.sessions, f) }
+func (w *wire) control(f func([]byte)) error { return read(w.sessionConn, f) }
 
 // read fails after close, and when the interface is gone.
 func read(c *packet.Conn, f func([]byte)) error {
@@ -83,12 +83,12 @@ func read(c *packet.Conn, f func([]byte)) error {
 
 // send sends a whole frame. A frame that a full queue drops is sent again by the side that waits for an answer.
 func (w *wire) send(b []byte) {
-	_, _ = w.sessionConn.WriteTo(b, &packet.Addr{HardwareAddr: net.HardwareAddr(b[:6])})
+	_, _ = w.discoveryConn.WriteTo(b, &packet.Addr{HardwareAddr: net.HardwareAddr(b[:6])})
 }
 
 // mtu is the interface's MTU, bytes; 0: unknown, as when the interface is gone.
 func (w *wire) mtu(name string) int {
-	raw, err := w.sessionConn.SyscallConn()
+	raw, err := w.discoveryConn.SyscallConn()
 	if err != nil {
 		return 0
 	}
@@ -120,5 +120,5 @@ func (w *wire) close() {
 }
 
 func (w *wire) open() []*packet.Conn {
-	return slices.DeleteFunc([]*packet.Conn{w.sessionConn, w.sessions}, func(c *packet.Conn) bool { return c == nil })
+	return slices.DeleteFunc([]*packet.Conn{w.discoveryConn, w.sessionConn}, func(c *packet.Conn) bool { return c == nil })
 }

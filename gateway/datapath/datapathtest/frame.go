@@ -47,7 +47,7 @@ func Echo(edits ...func(*Frame)) []byte {
 // Protocol returns a packet of another protocol with a meaningless payload.
 func Protocol(p layers.IPProtocol, edits ...func(*Frame)) []byte { return build(p, nil, edits) }
 
-// build serialises a frame, changed by how.
+// build serialises a frame, changed by edits.
 func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, edits []func(*Frame)) []byte {
 	f := Frame{
 		Eth: layers.Ethernet{

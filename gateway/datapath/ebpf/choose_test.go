@@ -21,8 +21,7 @@ import (
 )
 
 // TestForeignProgramsAfterOurs: programs of others that come after ours at tc, by either way of attaching, see every
-// packet of admitted clients, and the status names them. Long: the steps of one run, each of which needs the state that
-// the one before left.
+// packet of admitted clients, and the status names them. Long: each step needs the state that the one before left.
 func TestForeignProgramsAfterOurs(t *testing.T) {
 	for _, p := range paths() {
 		if p.Name != "auto" && p.Name != "clsact" {
@@ -76,15 +75,16 @@ func TestForeignProgramsAfterOurs(t *testing.T) {
 	}
 }
 
-// TestForeignProgramsBetweenChecks: programs that come and go between two looks are judged as they are, also where a
-// message about something else had them judged meanwhile.
+// TestForeignProgramsBetweenChecks: the daemon checks tc's programs at intervals (reattach), and where netlink reports
+// a change of routes (reroute). A program that came or went between two checks is noticed at the next one, even where
+// reroute has seen the programs meanwhile.
 func TestForeignProgramsBetweenChecks(t *testing.T) {
 	if !netnstest.HasTCX() {
 		t.Skip("the kernel lacks tcx: Linux 6.6")
 	}
 	n := newNetwork(t)
 	d := n.open(t)
-	d.stop() // looks and messages come from the test
+	d.stop() // the test itself calls reattach and reroute
 	is := func(phase, want string) {
 		t.Helper()
 		d.reattach()
@@ -98,9 +98,9 @@ func TestForeignProgramsBetweenChecks(t *testing.T) {
 	must(t, err)
 	d.reroute()
 	must(t, remove())
-	is("gone before the look", "redirect")
+	is("gone before the check", "redirect")
 
-	// Without links: a program that comes again looks the same.
+	// Attached without a bpf_link, a program that leaves and returns has the same numbers as before.
 	at := link.RawAttachProgramOptions{
 		Target: int(index(t, n.wan)), Program: other, Attach: ebpf.AttachTCXIngress, Anchor: link.Tail()}
 	must(t, link.RawAttachProgram(at))
@@ -111,23 +111,24 @@ func TestForeignProgramsBetweenChecks(t *testing.T) {
 	is("there again", "stack")
 }
 
-// TestUnchangedProgramsCheckedOnce: where nothing joins gatewayd's programs, looks judge nothing anew, with the
-// programs for PPPoE neither.
+// TestUnchangedProgramsCheckedOnce: while no foreign program joins gatewayd's, a check does not examine them again,
+// also where the programs for PPPoE are attached.
 func TestUnchangedProgramsCheckedOnce(t *testing.T) {
 	if !netnstest.HasTCX() {
 		t.Skip("the kernel lacks tcx: Linux 6.6")
 	}
-	for name, lines := range map[string]bool{"without lines": false, "with lines": true} {
+	for name, pppoe := range map[string]bool{"without PPPoE": false, "with PPPoE": true} {
 		n := newNetwork(t)
-		d := n.open(t, func(c *Config) { c.PPPoE = lines })
+		d := n.open(t, func(c *Config) { c.PPPoE = pppoe })
 		d.stop()
 		d.reattach()
 		if d.programsChanged() {
-			t.Errorf("%s: the next look would judge again", name)
+			t.Errorf("%s: the next check would examine again", name)
 		}
 		other, _ := counting(t)
 		remove, err := atTail(int(index(t, n.wan)), other)
 		must(t, err)
+		// missing reads the list of attached programs.
 		if _, err := d.missing(); err != nil || !d.programsChanged() {
 			t.Errorf("%s: a program that joins is not seen: %v", name, err)
 		}

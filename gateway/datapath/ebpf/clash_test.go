@@ -42,13 +42,14 @@ func connections(t testing.TB, s *netnstest.Space) map[tuple]tuple {
 type clashingConn struct {
 	began tuple
 	port  uint16 // drawn
-	other tuple  // how the connection began whose tuple its answers would have had with its own port
+	// other is how a connection began whose packets could not be told from the answers to this one, had it kept its port.
+	other tuple
 }
 
-// clash finds the connection of a frame that left, and with which other one it would clash. The kernel draws the source
-// port of a new connection, in each gateway another, where answers could not be told from packets of another
-// connection: from 1 to 511 for ports below 512, 600 to 1023 below 1024, and from 1024 on (Linux,
-// net/netfilter/nf_nat_core.c).
+// clash finds the connection of a frame that left, and the one that it would clash with had it kept its port. Where the
+// answers to a new connection could not be told from packets of another one, the kernel draws a source port: from 1 to
+// 511 for ports below 512, 600 to 1023 below 1024, else from 1024 on (Linux, net/netfilter/nf_nat_core.c). Two gateways
+// draw different ones.
 func clash(all map[tuple]tuple, frame []byte) (c clashingConn, found bool) {
 	from, to := ends(frame)
 	for began, answer := range all {
@@ -69,8 +70,9 @@ func clash(all map[tuple]tuple, frame []byte) (c clashingConn, found bool) {
 	return c, false
 }
 
-// drewPorts reports whether frames of the gateways differ in nothing but source ports that their kernels drew. A
-// clash is looked for when a flow's ports first differ: the other connection may end before it.
+// drewPorts reports whether frames of two gateways, with and without the cache of flows, differ in nothing but source
+// ports that their kernels drew. It looks for the clash when a flow's ports first differ, and keeps the ports in
+// tw.drawn, because the other connection may end first. tw.apart: ports differed.
 func (tw *twins) drewPorts(t testing.TB, cached, plain [][]byte) bool {
 	t.Helper()
 	if len(cached) != len(plain) {
@@ -138,9 +140,9 @@ func withoutSource(frame []byte) []byte {
 	return frame
 }
 
-// TestClashingPorts has the kernels draw ports: of a flow that began without connection tracking the peer knows the
-// client's own address, and its packets clash with the connection that the client's packets begin when they are
-// tracked.
+// TestClashingPorts has the kernels draw ports. In round 1 UDP flows pass untracked, so the peer sees the client's own
+// address and port. In round 2 they are tracked and masqueraded. What the peer sends to the client's own address then
+// opens a connection of its own, which clashes with the client's.
 func TestClashingPorts(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -181,7 +183,7 @@ chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto u
 				t.Errorf("%s is taken for the kernel's choice", name)
 			}
 		}
-		return
+		return // one flow is enough
 	}
 	t.Error("no ports were drawn")
 }

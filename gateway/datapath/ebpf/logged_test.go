@@ -25,13 +25,13 @@ import (
 // loggingGateway is a gateway that caches flows and writes a flow log, between two wires.
 type loggingGateway struct {
 	network
-	w      *wire
-	change func(*Config)
-	folder string
-	d      *Datapath
-	log    *flowlog.Log
-	close  func()
-	ending func() // unless nil: called while the log begins
+	w           *wire
+	change      func(*Config)
+	folder      string
+	d           *Datapath
+	log         *flowlog.Log
+	close       func()
+	duringStart func() // unless nil: called from Keep while the log starts, so that a test can end flows then
 
 	sent map[netip.AddrPort]*datapath.Traffic // by the client's end
 
@@ -39,10 +39,11 @@ type loggingGateway struct {
 	taken datapath.Traffic // by the log
 }
 
-// Keep and Take are the data path's.
+// Keep and Take make the gateway the log's source of traffic past it (flowlog.Config.Bypassed): they call the data
+// path's, and Take sums what it returned.
 func (l *loggingGateway) Keep(present []datapath.Tracked) error {
-	if l.ending != nil {
-		l.ending()
+	if l.duringStart != nil {
+		l.duringStart()
 	}
 	return l.d.Keep(present)
 }
@@ -114,6 +115,7 @@ func (l *loggingGateway) start(t *testing.T) {
 // them.
 type tcpFlow struct{ client, outside netip.AddrPort }
 
+// flags sets a segment's TCP flags from the letters S, A, F and R. Only a plain A keeps its payload.
 func flags(set string) func(*datapathtest.Frame) {
 	return func(f *datapathtest.Frame) {
 		l := f.L4.(*layers.TCP)
@@ -179,10 +181,11 @@ func (l *loggingGateway) carry(t *testing.T, f tcpFlow, n int) {
 	l.arrive(t)
 }
 
-// pass sends packets until some have passed by the cache: it rests while rules are read, as the log's own.
+// pass sends packets until ten at a time go through the cache of flows. The data path does not use the cache while it
+// reads nftables rules that have changed, such as those that the log adds.
 func (l *loggingGateway) pass(t *testing.T, f tcpFlow) {
 	t.Helper()
-	netnstest.Await(t, "packets that pass by the cache", func() error {
+	netnstest.Await(t, "packets that go through the cache", func() error {
 		before := l.cached(t)
 		l.carry(t, f, 10)
 		if n := l.cached(t) - before; n < 10 {
@@ -210,7 +213,7 @@ func (l *loggingGateway) arrive(t *testing.T) {
 	stack.AwaitCPUs()
 }
 
-// cached is how many packets passed by the cache.
+// cached returns how many packets have gone through the cache.
 func (l *loggingGateway) cached(t *testing.T) uint64 { t.Helper(); return l.d.packets(t)["forwarded"] }
 
 // record awaits that the log has the ends of all that was sent in a flow.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Bounds on what unauthenticated clients make the gateway keep and send: token buckets for
- * each address, each MAC address and kind of work, and for what a MAC address sends without an
- * address that is known to be its own. Of admitted clients only DHCP and ARP requests come here. */
+/* Bounds on what unauthenticated clients make the gateway keep and send. Each address has a token
+ * bucket for each kind of work, and so has each MAC address. A further bucket of each MAC address is
+ * for frames whose source address is not known to be its own. Of admitted clients only DHCP and ARP
+ * requests come here. */
 #pragma once
 
 #include "packet.h"
@@ -10,9 +11,10 @@
  * than the bucket takes to fill: ns, more than a day. */
 #define SINCE (1ull << 50)
 
-/* spend takes one from a bucket, and reports whether there was one. The bucket is the time up
- * to which the rate has been used, ns of CLOCK_MONOTONIC after SINCE, which is never ahead of
- * the clock. If two CPUs spend at once, one of them tries again. */
+/* spend takes one token from a bucket, and reports whether there was one. A token comes back after
+ * cost ns; an empty bucket is full again after most ns. *used is the time until which tokens are
+ * used up: SINCE and CLOCK_MONOTONIC, ns, never later than now. If two CPUs spend at once, one of
+ * them tries again. */
 __noinline int spend(__u64 *used, __u64 cost, __u64 most)
 {
 #pragma unroll
@@ -59,8 +61,8 @@ __noinline int spend_work(__be32 addr, enum work kind)
 }
 
 /* flow_of describes a packet as connection tracking would: ICMP by its type and identifier,
- * other protocols by what are ports in most of them. What a packet does not have, such as a
- * later fragment, is 0. */
+ * other protocols by what are ports in most of them. What a packet lacks is 0, as the ports of a
+ * later fragment. */
 static __always_inline void flow_of(struct __sk_buff *skb, const struct iphdr *ip, struct flow *f)
 {
 	__u8 icmp[8];
@@ -76,8 +78,10 @@ static __always_inline void flow_of(struct __sk_buff *skb, const struct iphdr *i
 	}
 }
 
-/* may_flow reports whether an unauthenticated client's packet may pass: of a flow seen before,
- * or of another one within the budget. */
+/* may_flow reports whether an unauthenticated client's packet may pass. The first packet of a flow
+ * spends from the budget first, later ones from further; where that is WORKS they are free. A flow
+ * into the garden that is neither UDP nor ICMP spends from WORK_LASTING too, because connection
+ * tracking keeps such flows for long. */
 static __always_inline int may_flow(struct __sk_buff *skb, const struct iphdr *ip, enum work first,
 	enum work further)
 {
@@ -98,8 +102,8 @@ static __always_inline int may_flow(struct __sk_buff *skb, const struct iphdr *i
 
 /* may_send reports whether the sender of a frame may send another DHCP request, ARP probe, or
  * packet from an address that nobody is known to have. MAC addresses that are not remembered
- * share a bucket, so that a device that makes them up gets no more; leased: the frame's is a
- * client's, which need not share. */
+ * share a bucket, so that a device that makes them up gets no more. leased: the frame's MAC address
+ * has a lease, so it need not share. */
 __noinline int may_send(struct __sk_buff *skb, enum sending kind, int leased)
 {
 	struct sender key = { .kind = kind };

@@ -55,9 +55,9 @@ func (l *loggingGateway) changing(t *testing.T, flow func(uint16) tcpFlow) (flow
 		{"another daemon", func() { l.close(); l.start(t) }},
 		{"another daemon, while it ends", func() {
 			l.close()
-			l.ending = func() { flushConnections(t) }
+			l.duringStart = func() { flushConnections(t) }
 			l.start(t)
-			l.ending = nil
+			l.duringStart = nil
 			l.record(t, f)
 			l.again(t, f)
 		}},

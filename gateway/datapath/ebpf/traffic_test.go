@@ -21,7 +21,9 @@ func in(t testing.TB, namespace string, fn func() error) {
 	must(t, netnstest.In("/run/netns/"+namespace, fn))
 }
 
-// TestUpgradeKeepsSessions: a version with other reasons, or smaller caches, takes over the clients.
+// TestUpgradeKeepsSessions: the daemon keeps the clients' entries although another version has pinned maps of other
+// sizes: fewer counters in stats, of which each reason to forward or drop a packet has one, and smaller entries of the
+// cache hops.
 func TestUpgradeKeepsSessions(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -46,7 +48,7 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 	if got := counters(t, next, alice); got.Epoch != before.Epoch || got.UpBytes != before.UpBytes || before.UpBytes == 0 {
 		t.Errorf("counters %+v, were %+v", got, before)
 	}
-	next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443))
+	next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443)) // fills the cache: the next packet is redirected
 	if verdict, _, _ := next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443)); verdict != redirect ||
 		next.packets(t)["forwarded"] == 0 {
 		t.Errorf("an admitted client's packet has verdict %d, counted as %v", verdict, next.packets(t))
@@ -91,7 +93,7 @@ func TestMasqueradeUsesStack(t *testing.T) {
 	})
 }
 
-// TestDetachLeavesNothing behind: programs, pins, rules, routes.
+// TestDetachLeavesNothing: detach removes programs, pins, rules and routes.
 func TestDetachLeavesNothing(t *testing.T) {
 	for name, clsact := range map[string]bool{"tcx": false, "clsact": true} {
 		t.Run(name, func(t *testing.T) {

@@ -3,9 +3,12 @@
 package archive
 
 import (
+	"bufio"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -171,9 +174,12 @@ func read(name, dir string) Entry {
 	if err == nil {
 		e.Environment, err = result.ReadEnvironment(filepath.Join(dir, result.EnvironmentFile))
 	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // else its files may be pipes
+		err = cmp.Or(firstRecord(dir), err)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		e.State = Finished // a copy without its environment; its trials are valid
+		e.State = Finished // a copy without its environment
 		return e
 	case err != nil:
 		e.State, e.Fault = Damaged, err.Error()
@@ -191,6 +197,35 @@ func read(name, dir string) Entry {
 		e.State = BrokenOff
 	}
 	return e
+}
+
+// firstRecord returns what is wrong with the first line of a run's trials. A run that has just begun has none, or a
+// part of it. The other lines are read where the run is shown.
+func firstRecord(dir string) error {
+	file, err := os.Open(filepath.Join(dir, result.TrialsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	const longest = 16 << 20
+	line, err := bufio.NewReader(io.LimitReader(file, longest)).ReadBytes('\n')
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	var head struct{ Version int }
+	if err == nil {
+		err = json.Unmarshal(line, &head)
+	}
+	if err == nil && head.Version == 0 {
+		err = errors.New("it has no version")
+	}
+	if err != nil {
+		return fmt.Errorf("%s:1: not a record: %w", result.TrialsFile, err)
+	}
+	return nil
 }
 
 // unfinished tells whether a run is going on or broke off.

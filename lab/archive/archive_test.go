@@ -84,6 +84,15 @@ func TestStates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, name := range []string{"garbage", "copy of garbage"} {
+		write(t, at(name), ended)
+		if err := os.WriteFile(at(name+"/"+result.TrialsFile), []byte("garbage\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(at("copy of garbage/" + result.EnvironmentFile)); err != nil {
+		t.Fatal(err)
+	}
 	write(t, at("pipe"), ended)
 	if err := os.Remove(at("pipe/" + result.EnvironmentFile)); err != nil {
 		t.Fatal(err)
@@ -102,7 +111,7 @@ func TestStates(t *testing.T) {
 		"finished": archive.Finished, "kernels/6.1.0": archive.Finished, "campaign/blocks/0007": archive.Finished,
 		"interrupted": archive.Interrupted, "going": archive.GoingOn, "elsewhere": archive.GoingOn,
 		"killed": archive.BrokenOff, "early": archive.BrokenOff, "damaged": archive.Damaged, "newer": archive.Damaged,
-		"pipe": archive.Damaged,
+		"pipe": archive.Damaged, "garbage": archive.Damaged, "copy of garbage": archive.Damaged,
 	}
 	got := look(t, a)
 	for name, state := range want {

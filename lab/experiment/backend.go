@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -185,7 +186,9 @@ func (e *Experiment) assignHost(key toml.Key, value any) (descend bool, err erro
 		}
 	}
 	e.badHosts = true
-	return false, fmt.Errorf("unknown key of a host%s", near.Suggestion(rest, keysOf(hostFields)))
+	keys := keysOf(hostFields)
+	return false, fmt.Errorf("unknown key of a host%s",
+		cmp.Or(near.Suggestion(rest, keys), ", which has "+words.Listed(keys)))
 }
 
 // HostKey returns the dotted name of a host's key, for errors; where key is empty, that of the host's table.

@@ -181,6 +181,12 @@ func TestPagesInABrowser(t *testing.T) {
 				p.photograph(t, name+"-"+s.name)
 				checkFits(t, p, s)
 				checkAccessible(t, p, s)
+				if name == "campaign" { // each has its name, also the first on a phone
+					for _, hidden := range browsertest.Eval[[]string](t, p.ctx, `[...document.querySelectorAll("h2[id^=c-]")]
+						.filter((e) => e.getBoundingClientRect().height < 10).map((e) => e.textContent)`) {
+						t.Errorf("%s: the name of campaign %s is hidden", s.name, hidden)
+					}
+				}
 			}
 		})
 	}

@@ -267,6 +267,7 @@ func guardPID(link string) string {
 type guarded struct {
 	linkStates []nic.State   // as the interfaces were before they were lent
 	machineNet *os.File      // the machine's network namespace
+	pipe       *os.File      // ends with the guard
 	guardEnded chan struct{} // closed when the guard has ended
 }
 
@@ -276,7 +277,7 @@ func awaitGuard() (*guarded, error) {
 	unix.CloseOnExec(guardFD)
 	unix.CloseOnExec(machineNetFD)
 	pipe, machineNet := os.NewFile(guardFD, "guard"), os.NewFile(machineNetFD, "machine network")
-	g := &guarded{machineNet: machineNet, guardEnded: make(chan struct{})}
+	g := &guarded{machineNet: machineNet, pipe: pipe, guardEnded: make(chan struct{})}
 	dec := json.NewDecoder(pipe)
 	if err := dec.Decode(&g.linkStates); err != nil {
 		return nil, errGuard
@@ -293,9 +294,7 @@ var errGuard = errors.New("the guard has ended")
 
 // putBack puts the interfaces back and removes the folder of logs, if the guard has ended and cannot do so.
 func (g *guarded) putBack(logs string) {
-	select {
-	case <-g.guardEnded:
-	default:
+	if !g.hasGuardEnded() {
 		return
 	}
 	if len(g.linkStates) > 0 {
@@ -308,6 +307,27 @@ func (g *guarded) putBack(logs string) {
 		}
 	}
 	os.RemoveAll(logs)
+}
+
+// dyingGuard is how long an agent that ends waits to see whether its guard ends too: whoever kills a guard may kill the
+// connection at the same time, and the agent may notice that first.
+const dyingGuard = 100 // ms
+
+// hasGuardEnded asks the kernel, because the goroutine that closes guardEnded may not have run yet.
+func (g *guarded) hasGuardEnded() (ended bool) {
+	raw, err := g.pipe.SyscallConn()
+	if err != nil {
+		return false
+	}
+	raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd)}} // POLLHUP is always reported
+		n, err := unix.Poll(fds, dyingGuard)
+		for errors.Is(err, unix.EINTR) {
+			n, err = unix.Poll(fds, dyingGuard)
+		}
+		ended = n > 0 && err == nil
+	})
+	return ended
 }
 
 // watchedInput is a standard input that ends when the lab has sent nothing for a time, or when the guard has ended. A

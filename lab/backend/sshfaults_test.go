@@ -183,8 +183,8 @@ kill -9 $guard $sshd; kill -CONT $agent`, false, "ended", true},
 }
 
 // find has the numbers of the processes of host a/router: among those of the machine, not among the lab's. They are
-// told apart by their mount namespace, because a guard's first thread may be the one that works in the host's network.
-const find = `guard=$(pgrep --ns $$ --nslist mnt -f '[a]gent-guard.*"a/router"'); agent=$(pgrep -P "$guard")
+// told apart by their UTS namespace, because a guard's first thread may be the one that works in the host's network.
+const find = `guard=$(pgrep --ns $$ --nslist uts -f '[a]gent-guard.*"a/router"'); agent=$(pgrep -P "$guard")
 sshd=$(ps -o ppid= "$guard" | tr -d ' '); [ "$guard" -a "$agent" -a "$sshd" ]; `
 
 func endedHosts(t *testing.T, m *sshtest.Machines) {

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// Capturing is a device that captures the frames on the interface Env.Capture of its host. Start returns once it
-// captures. Stop ends it and discards its counts; Finish ends it and returns them.
+// Capturing is a device that captures the frames on the interface Env.Capture of the host Env.On. Start returns once
+// the device captures. Stop ends the device and discards the counts; Finish ends the device and returns the counts.
 type Capturing interface {
 	DUT
-	// Drain waits until the programs have taken all frames that the kernel holds for them, as far as they can tell. It
-	// gives up after a while, and when a program has ended; Finish then reports the difference. Finish calls Drain for
-	// programs that were not drained.
+	// Drain waits until the programs report that they have taken all frames that the kernel holds for them. It gives up
+	// after a time limit, and when a program has ended; Finish then reports the frames that are missing. Finish calls
+	// Drain for programs that were not drained.
 	Drain(ctx context.Context, env Env)
 	// Finish ends the programs by signals, waits until all have ended, and returns what each counted since Start. Start
 	// may be called again afterwards.
 	Finish(ctx context.Context, env Env) ([]Captured, error)
 }
 
-// NonCapturing is a device without a capture program, with which the others are compared. Settings of captures make no
-// difference to it, so a measure measures it once for all of them.
+// NonCapturing is a device without a capture program: the baseline for the capturing devices. A measure measures it
+// once for all settings of captures, because it ignores them.
 type NonCapturing interface {
 	Capturing
 	CapturesNothing()
@@ -29,8 +29,8 @@ type NonCapturing interface {
 
 // CapturesNothing reports whether the device of that name is NonCapturing.
 func CapturesNothing(name string) bool {
-	d, err := NewCapture(name, Capture{})
-	_, empty := d.(NonCapturing)
+	device, err := NewCapture(name, Capture{})
+	_, empty := device.(NonCapturing)
 	return err == nil && empty
 }
 
@@ -43,15 +43,15 @@ type Capture struct {
 	BufferKiB int    // size of the kernel's buffer for each program
 	Filter    string // a name of Filters; empty: no filter
 	Work      string // WorkNone, WorkCopy or WorkGzip, done for every frame
-	Programs  int    // how many programs capture the same frames at the same time; 0: one
+	Programs  int    // number of programs that capture the same frames at the same time; 0: one
 	CPUs      []int  // CPUs of the programs; empty: the host's
 }
 
 // Work that a program does for each frame that it captures, as study 2 (5.3) simulates an analysis.
 const (
 	WorkNone = "none"   // no work, also for the program "ids", which has some by default
-	WorkCopy = "memcpy" // copies what is kept of the frame
-	WorkGzip = "gzip"   // compresses it
+	WorkCopy = "memcpy" // copies the kept bytes of the frame (Capture.Snap)
+	WorkGzip = "gzip"   // compresses the kept bytes
 )
 
 // Captured is what one program counted from its start to its end.
@@ -65,9 +65,9 @@ type Captured struct {
 	// Waiting is the number of frames that were still in the kernel's buffer at the end: neither taken nor lost.
 	// libpcap hands over blocks of 256 KiB.
 	Waiting int64 `json:"waiting,omitempty"`
-	// Sizes are the frames by their bytes without FCS; nil where the program does not tell sizes apart.
+	// Sizes is the number of frames for each frame length in bytes without FCS; nil where the program counts no lengths.
 	Sizes map[int]int64 `json:"sizes,omitempty"`
-	// Ended is how the program ended where SIGTERM did not end it, empty otherwise.
+	// Ended says how the program ended when SIGTERM did not end it; empty when SIGTERM did.
 	Ended string `json:"ended,omitempty"`
 }
 
@@ -96,8 +96,8 @@ var captures = []struct {
 
 // capturing lists the names of the devices that capture, in the order of their table.
 func capturing() (names []string) {
-	for _, c := range captures {
-		names = append(names, c.name)
+	for _, row := range captures {
+		names = append(names, row.name)
 	}
 	return names
 }
@@ -106,24 +106,24 @@ func capturing() (names []string) {
 // settings that the device does not support, which says what to choose instead.
 func NewCapture(name string, capture Capture) (Capturing, error) {
 	if i := slices.Index(capturing(), name); i >= 0 {
-		d := captures[i].construct(capture)
-		if limited, ok := d.(interface{ fits() error }); ok {
-			if err := limited.fits(); err != nil {
+		device := captures[i].construct(capture)
+		if limited, ok := device.(interface{ checkSettings() error }); ok {
+			if err := limited.checkSettings(); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		return d, nil
+		return device, nil
 	}
 	return nil, fmt.Errorf("%q captures nothing: there is %s", name, strings.Join(capturing(), ", "))
 }
 
-// NoCapture captures nothing: the host forwards or receives frames, and no program looks at them.
+// NoCapture captures nothing: the host forwards or receives frames without a capture program.
 type NoCapture struct{}
 
-// Traits say that nothing is needed.
+// Traits says that no program is needed.
 func (NoCapture) Traits() Traits { return Traits{About: "no capture"} }
 
-// CapturesNothing is empty: there is no program.
+// CapturesNothing marks NoCapture as NonCapturing.
 func (NoCapture) CapturesNothing() {}
 
 // Start, Drain, Finish and Stop have nothing to do.

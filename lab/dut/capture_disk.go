@@ -13,34 +13,34 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// TcpdumpDisk captures into a file on the disk that the run's folder is on. The file has no name once tcpdump has
-// opened it, so it is gone when the last of the device's processes is. After tcpdump's end its frames are counted by
-// size.
+// TcpdumpDisk captures into a file on the disk of the run's folder. The device removes the file's name once tcpdump has
+// opened the file, so the kernel deletes the file when the last process of the device ends. After tcpdump has ended,
+// the device counts the frames in the file by size.
 //
-// The processor time is tcpdump's: what the kernel does later to bring the data to the disk is nobody's.
+// The measured CPU time is tcpdump's. It does not contain the kernel's later work of writing the data to the disk.
 //
-// A file may take what is free on the disk when the capture begins but keepFree, shared by the programs. tcpdump itself
-// does not notice that it can no longer write: it captures on, counts on and ends as always. A file with fewer frames
-// than tcpdump counted is therefore an error.
+// The files of all programs together may fill the disk until minDiskFree bytes are free. tcpdump does not notice that a
+// write fails: it goes on to capture and count, and ends without an error. A file with fewer frames than tcpdump
+// counted is therefore an error.
 type TcpdumpDisk struct{ *capturePrograms }
 
 var _ Capturing = TcpdumpDisk{}
 
 const (
-	minDiskFree = 1 << 30          // bytes of the disk that stay free
-	leastRoom   = 64 << 20         // bytes that each file must have room for
-	diskGrace   = 30 * time.Second // of a program, of which most is for counting the frames of its file
+	minDiskFree    = 1 << 30          // bytes of the disk that stay free
+	minFileRoom    = 64 << 20         // bytes of the disk that must be free for each file
+	diskEndTimeout = 30 * time.Second // for the end of a program, most of it for counting the frames of its file
 )
 
 // NewTcpdumpDisk makes the device.
 func NewTcpdumpDisk(capture Capture) TcpdumpDisk {
-	return newTcpdumpDisk(capture, minDiskFree, leastRoom)
+	return newTcpdumpDisk(capture, minDiskFree, minFileRoom)
 }
 
 func newTcpdumpDisk(capture Capture, keep, least int64) TcpdumpDisk {
 	return TcpdumpDisk{newPrograms(captureProgram{
-		name:    "tcpdump",
-		refuses: refuseWork,
+		name:         "tcpdump",
+		checkSupport: rejectWork,
 		argv: func(env Env, capture Capture, dir string) []string {
 			file := diskFile(dir)
 			sizes := []string{
@@ -48,21 +48,23 @@ func newTcpdumpDisk(capture Capture, keep, least int64) TcpdumpDisk {
 			return slices.Concat([]string{"sh", "-c", captureToDisk, "sh", dir, file}, sizes, tcpdumpCommand(env, capture, file))
 		},
 		ready: "listening on",
-		captures: func(ctx context.Context, d daemon, dir string) error {
-			return shell(ctx, d.host, `rm "$1"`, diskFile(dir))
+		onReady: func(ctx context.Context, program daemon, dir string) error {
+			return shell(ctx, program.host, `rm "$1"`, diskFile(dir))
 		},
 		drain:  drainTcpdump,
 		counts: diskCounts,
-		grace:  diskGrace,
+		grace:  diskEndTimeout,
 	}, capture)}
 }
 
-// diskFile is the file of the program that has a directory. AppArmor lets tcpdump write files of such a name.
+// diskFile returns the capture file of the program whose directory is dir. AppArmor lets tcpdump write files that end
+// in .pcap.
 func diskFile(dir string) string { return path.Join(agent.Disk, path.Base(dir)+".pcap") }
 
-// captureToDisk runs tcpdump and then counts the frames of its file: $1 is the program's directory, $2 the file, $3 how
-// many KiB of the disk stay free, $4 how many a file must have room for, $5 how many programs share it; tcpdump
-// follows. It ignores what ends tcpdump, and SIGXFSZ, which would end it where the file may not grow.
+// captureToDisk runs tcpdump and then counts the frames of its file. Arguments: $1 the program's directory, $2 the
+// file, $3 the KiB of the disk that stay free, $4 the KiB that must be free for each file, $5 the number of programs
+// that share the disk; tcpdump's command line follows. The shell ignores the signals that end tcpdump. Both ignore
+// SIGXFSZ, which the kernel sends when a file reaches its size limit.
 const captureToDisk = `dir=$1 file=$2 keep=$3 least=$4 programs=$5
 shift 5
 disk=${file%/*}
@@ -98,24 +100,25 @@ func (TcpdumpDisk) Traits() Traits {
 	return Traits{About: "tcpdump to a file on the disk", Needs: []Need{tcpdumpNeed}}
 }
 
-// diskCounts reads what tcpdump counted, and after it the sizes in its file.
+// diskCounts reads tcpdump's statistics, and after them the JSON line of the file's frame sizes.
 func diskCounts(text string) (Captured, error) {
 	end := strings.LastIndex(text, "\n{")
-	c, err := tcpdumpCounts(text[:end+1])
+	counted, err := tcpdumpCounts(text[:end+1])
 	if err != nil {
-		return c, err
+		return counted, err
 	}
 	var file struct {
 		Frames int64
 		Sizes  map[int]int64
 	}
 	if err := json.Unmarshal([]byte(text[end+1:]), &file); err != nil {
-		return c, fmt.Errorf("the sizes of the file's frames: %w", err)
+		return counted, fmt.Errorf("the sizes of the file's frames: %w", err)
 	}
-	if file.Frames != c.Frames {
-		return c, fmt.Errorf(
-			"disk full: tcpdump took %d frames and its file has %d: make room, or offer fewer frames", c.Frames, file.Frames)
+	if file.Frames != counted.Frames {
+		return counted, fmt.Errorf(
+			"disk full: tcpdump took %d frames and its file has %d: make room, or offer fewer frames", counted.Frames,
+			file.Frames)
 	}
-	c.Sizes = file.Sizes
-	return c, nil
+	counted.Sizes = file.Sizes
+	return counted, nil
 }

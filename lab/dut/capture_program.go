@@ -18,29 +18,28 @@ import (
 
 // captureProgram is the part of a capturing device that differs between programs: tcpdump, softflowd, ….
 type captureProgram struct {
-	name string // of its processes in the host's list: "tcpdump", "tcpdump 2" …
-	// refuses returns an error for settings that the program does not support. Nil: it supports all.
-	refuses func(Capture) error
-	// argv is the command of one of the programs. It runs in the foreground and may keep files in dir, which is its
-	// own.
+	name string // the first process's name on the host, "tcpdump"; the next one is "tcpdump 2"
+	// checkSupport returns an error for settings that the program does not support. Nil: it supports all.
+	checkSupport func(Capture) error
+	// argv returns the command of one process. The process runs in the foreground. No other process uses dir.
 	argv  func(env Env, settings Capture, dir string) []string
-	ready string // it prints this once it captures
-	// captures is called once the program captures. May be nil.
-	captures func(ctx context.Context, d daemon, dir string) error
-	// drain waits until the program has taken all frames that the kernel holds for it. It returns the output that the
-	// program gives only while it runs. A program that has ended is no error. Nil: the program does both when it is
-	// ended.
-	drain func(ctx context.Context, d daemon, dir string) (output string, err error)
-	// counts reads the program's counters from the output of drain and all that it printed.
+	ready string // text that the program prints once it captures
+	// onReady is called once the program has printed ready. May be nil.
+	onReady func(ctx context.Context, program daemon, dir string) error
+	// drain waits until the program has taken all frames that the kernel holds for it. It returns the statistics that
+	// the program reports only while it runs, if any. A program that has ended is no error. Nil: the program takes the
+	// remaining frames when it gets a signal of captureSignals.
+	drain func(ctx context.Context, program daemon, dir string) (output string, err error)
+	// counts reads the program's counters from drain's output, followed by everything that the program printed.
 	counts func(output string) (Captured, error)
-	grace  time.Duration // how long the program may take to end after each signal; 0: captureGrace
+	grace  time.Duration // the time that the program has to end after each signal; 0: captureGrace
 }
 
-// captureSignals end a capture program, one after the other until it ends. Study 2 (3) reports a tcpdump that SIGTERM
-// did not end and SIGHUP did.
+// captureSignals are sent to a capture program one after the other until it ends. Study 2 (section 3) reports a tcpdump
+// that ignored SIGTERM and ended at SIGHUP.
 var captureSignals = []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 
-// captureGrace is how long a capture program may take to end after each signal.
+// captureGrace is the time that a capture program has to end after each signal.
 const captureGrace = 3 * time.Second
 
 // capturePrograms is a capturing device: one or more processes of the same program.
@@ -51,68 +50,68 @@ type capturePrograms struct {
 	running  []*runningCapture
 }
 
-// runningCapture is a program that captures.
+// runningCapture is a started process of the capture program.
 type runningCapture struct {
 	daemon
-	drained bool
-	output  string // of drain
-	late    error  // of drain
+	drained     bool
+	drainOutput string // of drain
+	drainErr    error  // of drain
 }
 
 // newPrograms makes a device of capture programs.
-func newPrograms(p captureProgram, capture Capture) *capturePrograms {
+func newPrograms(program captureProgram, capture Capture) *capturePrograms {
 	if capture.Work == WorkNone {
 		capture.Work = ""
 	}
-	return &capturePrograms{captureProgram: p, settings: capture}
+	return &capturePrograms{captureProgram: program, settings: capture}
 }
 
-// fits returns an error when the program does not support the settings.
-func (c *capturePrograms) fits() error {
-	if c.refuses == nil {
+// checkSettings returns an error when the program does not support the settings.
+func (c *capturePrograms) checkSettings() error {
+	if c.checkSupport == nil {
 		return nil
 	}
-	return c.refuses(c.settings)
+	return c.checkSupport(c.settings)
 }
 
 // Start starts the programs one after the other, and returns once all capture.
 func (c *capturePrograms) Start(ctx context.Context, env Env) error {
-	if err := c.fits(); err != nil {
+	if err := c.checkSettings(); err != nil {
 		return err
 	}
 	c.started = true
 	for i := range max(1, c.settings.Programs) {
-		d := daemon{host: env.Host(env.On), name: c.name}
+		program := daemon{host: env.Host(env.On), name: c.name}
 		if i > 0 {
-			d.name += " " + strconv.Itoa(i+1)
+			program.name += " " + strconv.Itoa(i+1)
 		}
-		dir := c.dir(env, d)
-		// The shell leaves its process, and the number of it, to the program.
+		dir := c.dir(env, program)
+		// exec keeps the shell's process ID, so the file "pid" has the program's.
 		script := `mkdir -p "$0"; echo $$ >"$0/pid"; exec "$@"`
 		cmd := agent.Command{
-			Name: d.name, CPUs: c.settings.CPUs, Env: []string{"LC_ALL=C"},
+			Name: program.name, CPUs: c.settings.CPUs, Env: []string{"LC_ALL=C"},
 			Argv: slices.Concat([]string{"sh", "-ec", script, dir}, c.argv(env, c.settings, dir)),
 		}
-		if err := d.host.Spawn(ctx, cmd); err != nil {
-			return fmt.Errorf("starting %s: %w", d.name, err)
+		if err := program.host.Spawn(ctx, cmd); err != nil {
+			return fmt.Errorf("starting %s: %w", program.name, err)
 		}
-		c.running = append(c.running, &runningCapture{daemon: d})
-		if err := d.awaitText(ctx, c.ready); err != nil {
+		c.running = append(c.running, &runningCapture{daemon: program})
+		if err := program.awaitText(ctx, c.ready); err != nil {
 			return err
 		}
-		if c.captures == nil {
+		if c.onReady == nil {
 			continue
 		}
-		if err := c.captures(ctx, d, dir); err != nil {
-			return fmt.Errorf("starting %s: %w", d.name, err)
+		if err := c.onReady(ctx, program, dir); err != nil {
+			return fmt.Errorf("starting %s: %w", program.name, err)
 		}
 	}
 	return nil
 }
 
-// dir is the folder of one process's files.
-func (c *capturePrograms) dir(env Env, d daemon) string {
-	return path.Join(env.Scratch, "capture", strings.ReplaceAll(d.name, " ", "-"))
+// dir returns the folder for the files of one process.
+func (c *capturePrograms) dir(env Env, program daemon) string {
+	return path.Join(env.Scratch, "capture", strings.ReplaceAll(program.name, " ", "-"))
 }
 
 // awaitText returns once the daemon has printed text.
@@ -120,10 +119,10 @@ func (d daemon) awaitText(ctx context.Context, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	message, err := d.pollUntil(ctx, func() error {
-		switch p, err := d.state(ctx); {
+		switch process, err := d.state(ctx); {
 		case err != nil:
 			return err
-		case p.Ended || !strings.Contains(p.Output, text):
+		case process.Ended || !strings.Contains(process.Output, text):
 			return errors.New("not yet")
 		}
 		return nil
@@ -137,10 +136,12 @@ func (d daemon) awaitText(ctx context.Context, text string) error {
 // Drain drains all programs at the same time.
 func (c *capturePrograms) Drain(ctx context.Context, env Env) {
 	var wg sync.WaitGroup
-	for _, r := range c.running {
-		if c.drain != nil && !r.drained {
-			r.drained = true
-			wg.Go(func() { r.output, r.late = c.drain(ctx, r.daemon, c.dir(env, r.daemon)) })
+	for _, program := range c.running {
+		if c.drain != nil && !program.drained {
+			program.drained = true
+			wg.Go(func() {
+				program.drainOutput, program.drainErr = c.drain(ctx, program.daemon, c.dir(env, program.daemon))
+			})
 		}
 	}
 	wg.Wait()
@@ -151,40 +152,42 @@ func (c *capturePrograms) Finish(ctx context.Context, env Env) ([]Captured, erro
 	c.Drain(ctx, env)
 	list, errs := make([]Captured, len(c.running)), make([]error, len(c.running))
 	var wg sync.WaitGroup
-	for i, r := range c.running {
-		wg.Go(func() { list[i], errs[i] = c.finish(ctx, r) })
+	for i, program := range c.running {
+		wg.Go(func() { list[i], errs[i] = c.finish(ctx, program) })
 	}
 	wg.Wait()
 	c.running = nil
 	return list, errors.Join(errs...)
 }
 
-// finish ends one program. It counts as broken when it had ended by itself, whatever it said.
-func (c *capturePrograms) finish(ctx context.Context, d *runningCapture) (Captured, error) {
-	unknown := Captured{Program: d.name, Frames: Unknown, Dropped: Unknown}
+// finish ends one program and reads its counts. A program that has ended before finish is an error.
+func (c *capturePrograms) finish(ctx context.Context, program *runningCapture) (Captured, error) {
+	unknown := Captured{Program: program.name, Frames: Unknown, Dropped: Unknown}
 	grace := cmp.Or(c.grace, captureGrace)
-	p, err := d.host.End(ctx, agent.Ending{Name: d.name, Signals: captureSignals, Grace: grace})
-	unknown.Ended = endedBy(p.Signal, grace)
-	switch text := agent.LastLines(p.Output); {
+	process, err := program.host.End(ctx, agent.Ending{Name: program.name, Signals: captureSignals, Grace: grace})
+	unknown.Ended = endedBy(process.Signal, grace)
+	switch text := agent.LastLines(process.Output); {
 	case err != nil:
-		return unknown, fmt.Errorf("ending %s: %w", d.name, err)
-	case p.Signal == "":
-		return unknown, fmt.Errorf("%s ended while it captured, %s: %s", d.name, cmp.Or(p.Status, "nobody knows how"), text)
-	case p.Signal == "SIGKILL":
-		return unknown, nil // what it printed is older than its end
-	case d.late != nil:
-		return unknown, d.late
+		return unknown, fmt.Errorf("ending %s: %w", program.name, err)
+	case process.Signal == "":
+		return unknown, fmt.Errorf("%s ended while it captured, %s: %s", program.name,
+			cmp.Or(process.Status, "nobody knows how"), text)
+	case process.Signal == "SIGKILL":
+		return unknown, nil // a killed program has not printed its last statistics
+	case program.drainErr != nil:
+		return unknown, program.drainErr
 	}
-	out, err := c.counts(d.output + p.Output)
+	out, err := c.counts(program.drainOutput + process.Output)
 	if err != nil {
 		return unknown, fmt.Errorf(
-			"reading what %s counted: %w (%s: %s)", d.name, err, p.Status, agent.LastLines(d.output+p.Output))
+			"reading what %s counted: %w (%s: %s)", program.name, err, process.Status,
+			agent.LastLines(program.drainOutput+process.Output))
 	}
-	out.Program, out.Ended = d.name, unknown.Ended
+	out.Program, out.Ended = program.name, unknown.Ended
 	return out, nil
 }
 
-// endedBy says what it took to end a program; nothing where SIGTERM was enough.
+// endedBy describes the end of a program by the signal that ended it; empty for SIGTERM.
 func endedBy(signal string, grace time.Duration) string {
 	switch signal {
 	case "", "SIGTERM":
@@ -196,14 +199,14 @@ func endedBy(signal string, grace time.Duration) string {
 	return fmt.Sprintf("ended by %s: SIGTERM did not end it within %s", signal, grace)
 }
 
-// Stop ends what still runs and removes the files of all.
+// Stop ends the programs that still run and removes the files of all programs.
 func (c *capturePrograms) Stop(ctx context.Context, env Env) error {
 	if !c.started {
 		return nil
 	}
 	var errs []error
-	for _, d := range c.running {
-		_, err := d.host.End(ctx, agent.Ending{Name: d.name, Signals: captureSignals[:1], Grace: captureGrace})
+	for _, program := range c.running {
+		_, err := program.host.End(ctx, agent.Ending{Name: program.name, Signals: captureSignals[:1], Grace: captureGrace})
 		errs = append(errs, err)
 	}
 	c.running = nil

@@ -13,17 +13,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/sink"
 )
 
-// Sink captures with a program of the lab's own, in one of the ways that Linux offers: a reference for what capturing
-// costs at least. The programs are the host's agent program, so nothing has to be installed.
+// Sink captures with the lab's own program (package sink) by one interface of Linux: a lower bound for the cost of
+// capturing. The program is part of the agent, so nothing has to be installed.
 type Sink struct {
 	*capturePrograms
-	kind, about string
+	kind, about string // kind: a key of sinkAbout
 	need        Need
 }
 
 var _ Capturing = &Sink{}
 
-// NewSink makes a device of a kind of sink.
+// NewSink makes a sink of a kind in sinkAbout.
 func NewSink(kind string, capture Capture) *Sink {
 	s := &Sink{kind: kind, about: "the lab's own sink: " + sinkAbout[kind]}
 	switch kind {
@@ -34,7 +34,7 @@ func NewSink(kind string, capture Capture) *Sink {
 		s.need = Need{Program: "tc", Package: "iproute2", Feature: machine.BPFAtTC, Why: "programs that count"}
 	}
 	s.capturePrograms = newPrograms(captureProgram{
-		name: "sink-" + kind, refuses: s.refuses, argv: s.argv, ready: "ready", counts: sinkCounts,
+		name: "sink-" + kind, checkSupport: s.checkSupport, argv: s.argv, ready: "ready", counts: sinkCounts,
 	}, capture)
 	return s
 }
@@ -48,8 +48,8 @@ var sinkAbout = map[string]string{
 
 const idsSinkName = "ids"
 
-// NewIDS makes a device that works on each frame as a program that looks for intruders would: it compresses what is
-// kept, where no other work is asked for.
+// NewIDS makes a device that stands for an intrusion detection system: it works on each frame. By default the work is
+// to compress the frame's kept bytes.
 func NewIDS(capture Capture) *Sink {
 	capture.Work = cmp.Or(capture.Work, WorkGzip)
 	s := NewSink("mmap", capture)
@@ -57,7 +57,7 @@ func NewIDS(capture Capture) *Sink {
 	return s
 }
 
-// Traits implements DUT. The programs of filters are tcpdump's, so that both look for frames in the same way.
+// Traits implements DUT. A sink with a filter needs tcpdump, which compiles the filter to BPF: both then filter alike.
 func (s *Sink) Traits() Traits {
 	t := Traits{About: s.about, TakesFrames: s.kind == "xdp"}
 	if s.need.Program != "" {
@@ -69,7 +69,7 @@ func (s *Sink) Traits() Traits {
 	return t
 }
 
-func (s *Sink) refuses(capture Capture) error {
+func (s *Sink) checkSupport(capture Capture) error {
 	switch {
 	case s.name == idsSinkName && capture.Work == "":
 		return errors.New("it works on each frame: choose sink-mmap, which is the same without work")
@@ -95,7 +95,7 @@ func (s *Sink) Start(ctx context.Context, env Env) error {
 	return s.capturePrograms.Start(ctx, env)
 }
 
-// argv starts the agent's program as a sink.
+// argv returns the command that runs the agent's program as a sink.
 func (s *Sink) argv(env Env, capture Capture, _ string) []string {
 	cfg := sink.Config{
 		Kind: s.kind, Interface: env.Capture, Snap: capture.Snap, BufferKiB: capture.BufferKiB, Work: capture.Work}
@@ -106,7 +106,7 @@ func (s *Sink) argv(env Env, capture Capture, _ string) []string {
 	return []string{"sh", "-ec", script, agent.Self, agent.SinkCommand, Filters[capture.Filter], cfg.Arg()}
 }
 
-// sinkCounts reads the line of JSON at the sink's end.
+// sinkCounts reads the JSON line that the sink prints when it ends.
 func sinkCounts(text string) (Captured, error) {
 	var n sink.Counts
 	index := strings.LastIndex(text, "\n{")

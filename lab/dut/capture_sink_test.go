@@ -7,66 +7,70 @@ import (
 	"testing"
 )
 
-// TestSinksCountEveryFrame: sinks of all kinds capture the same frames, also several of one device and with filters.
+// TestSinksCountEveryFrame: sinks of several kinds capture the same frames at the same time, also two programs of one
+// device, and with filters.
 func TestSinksCountEveryFrame(t *testing.T) {
 	t.Parallel()
 	skipUnsupported(t, NewSink("ebpf", Capture{}))
-	l := newCaptureLab(t)
-	const plenty = 8 << 10 // KiB: for all frames
+	lab := newCaptureLab(t)
+	const plenty = 8 << 10 // KiB, room for all frames
 	want := map[string]int{"sink-recv": 2, "sink-mmap": 1, "ids": 1, "sink-ebpf": 1}
 	devices := map[string]Capturing{
-		"sink-recv": l.capture(
+		"sink-recv": lab.capture(
 			t, "sink-recv", Capture{Snap: 96, BufferKiB: plenty, Filter: "complex", Programs: 2, Work: WorkCopy}),
-		"sink-mmap": l.capture(t, "sink-mmap", Capture{BufferKiB: plenty, Filter: "simple"}),
-		"ids":       l.capture(t, "ids", Capture{Snap: 60, BufferKiB: plenty}),
-		"sink-ebpf": l.capture(t, "sink-ebpf", Capture{}),
+		"sink-mmap": lab.capture(t, "sink-mmap", Capture{BufferKiB: plenty, Filter: "simple"}),
+		"ids":       lab.capture(t, "ids", Capture{Snap: 60, BufferKiB: plenty}),
+		"sink-ebpf": lab.capture(t, "sink-ebpf", Capture{}),
 	}
-	l.send(t, 1200, "imix")
-	for name, d := range devices {
-		list := l.finish(t, d)
+	lab.send(t, 1200, "imix")
+	for name, device := range devices {
+		list := lab.finish(t, device)
 		if len(list) != want[name] {
 			t.Errorf("%s: %d programs, want %d", name, len(list), want[name])
 		}
-		for _, c := range list {
-			if !strings.HasPrefix(c.Program, name) || c.Frames != l.sent || c.Dropped != 0 || c.Ended != "" ||
-				c.Sizes[60] != 700 || c.Sizes[590] != 400 || c.Sizes[1514] != 100 {
-				t.Errorf("%s: %+v", name, c)
+		for _, counted := range list {
+			if !strings.HasPrefix(counted.Program, name) || counted.Frames != lab.sent || counted.Dropped != 0 ||
+				counted.Ended != "" ||
+				counted.Sizes[60] != 700 || counted.Sizes[590] != 400 || counted.Sizes[1514] != 100 {
+				t.Errorf("%s: %+v", name, counted)
 			}
 		}
 	}
-	if left := l.router.processes(t); len(left) != 0 {
+	if left := lab.router.processes(t); len(left) != 0 {
 		t.Errorf("processes left: %q", left)
 	}
-	takesFrames(t, l)
+	checkXDPSink(t, lab)
 }
 
-// takesFrames: a sink that takes frames away refuses a router. Where they end it counts them.
-func takesFrames(t *testing.T, l *captureLab) {
-	d := NewSink("xdp", Capture{BufferKiB: 8 << 10})
-	if err := checkSupported(t, d); errors.Is(err, ErrNotSupported) {
+// checkXDPSink checks that an AF_XDP sink, which takes frames from the kernel, refuses to start on a router, and that
+// it counts frames when this check is left out.
+func checkXDPSink(t *testing.T, lab *captureLab) {
+	device := NewSink("xdp", Capture{BufferKiB: 8 << 10})
+	if err := checkSupported(t, device); errors.Is(err, ErrNotSupported) {
 		t.Log(err)
 		return
 	}
-	if err := d.Start(t.Context(), l.env); !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "tap") ||
-		!d.Traits().TakesFrames {
+	if err := device.Start(t.Context(), lab.env); !errors.Is(err, ErrNotSupported) ||
+		!strings.Contains(err.Error(), "tap") ||
+		!device.Traits().TakesFrames {
 		t.Errorf("on a router: %v", err)
 	}
-	if err := d.capturePrograms.Start(t.Context(), l.env); err != nil {
+	if err := device.capturePrograms.Start(t.Context(), lab.env); err != nil {
 		t.Fatal(err)
 	}
-	l.sent = 0
-	l.send(t, 1200, "imix")
-	if got := l.finish(t, d); len(got) != 1 || got[0].Frames != l.sent || got[0].Dropped != 0 {
-		t.Errorf("%+v, want %d frames", got, l.sent)
+	lab.sent = 0
+	lab.send(t, 1200, "imix")
+	if got := lab.finish(t, device); len(got) != 1 || got[0].Frames != lab.sent || got[0].Dropped != 0 {
+		t.Errorf("%+v, want %d frames", got, lab.sent)
 	}
-	if err := d.Stop(t.Context(), l.env); err != nil {
+	if err := device.Stop(t.Context(), lab.env); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestSettingsThatSinksRefuse: before a lab is built, with what to choose instead.
+// TestSettingsThatSinksRefuse: the error comes before a lab is built, and names the device to choose instead.
 func TestSettingsThatSinksRefuse(t *testing.T) {
-	for _, c := range []struct {
+	for _, test := range []struct {
 		name     string
 		settings Capture
 	}{
@@ -74,18 +78,18 @@ func TestSettingsThatSinksRefuse(t *testing.T) {
 		{"sink-ebpf", Capture{Work: WorkCopy}},
 		{"sink-xdp", Capture{Filter: "simple"}}, {"sink-xdp", Capture{Programs: 2}},
 	} {
-		if _, err := NewCapture(c.name, c.settings); err == nil || !strings.Contains(err.Error(), c.name) ||
+		if _, err := NewCapture(test.name, test.settings); err == nil || !strings.Contains(err.Error(), test.name) ||
 			!strings.Contains(err.Error(), "choose sink-mmap") {
-			t.Errorf("%s, %+v: %v", c.name, c.settings, err)
+			t.Errorf("%s, %+v: %v", test.name, test.settings, err)
 		}
 	}
 	all := Capture{Snap: 68, BufferKiB: 64, Filter: "simple", Work: WorkGzip, Programs: 3}
 	for _, name := range []string{"sink-recv", "sink-mmap", "ids"} {
-		d, err := NewCapture(name, all)
+		device, err := NewCapture(name, all)
 		if err != nil {
 			t.Error(err)
-		} else if !slices.Contains(d.Traits().Needs, tcpdumpNeed) {
-			t.Errorf("%s looks for frames with programs that tcpdump makes, and needs %+v", name, d.Traits().Needs)
+		} else if !slices.Contains(device.Traits().Needs, tcpdumpNeed) {
+			t.Errorf("%s looks for frames with programs that tcpdump makes, and needs %+v", name, device.Traits().Needs)
 		}
 	}
 }
@@ -99,9 +103,9 @@ func TestSinkCounts(t *testing.T) {
 		"ready\n{\"frames\":3,":  -1,
 		"ready\n{\"frames\":\"a": -1,
 	} {
-		if c, err := sinkCounts(text); (err != nil) != (frames < 0) ||
-			err == nil && (c.Frames != frames || c.Sizes[60] != frames) {
-			t.Errorf("%q: %+v, %v", text, c, err)
+		if counted, err := sinkCounts(text); (err != nil) != (frames < 0) ||
+			err == nil && (counted.Frames != frames || counted.Sizes[60] != frames) {
+			t.Errorf("%q: %+v, %v", text, counted, err)
 		}
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// Softflowd makes flow records (IPFIX) of the frames and sends them to the host itself, where nobody listens. Its
-// statistics come from softflowctl:
+// Softflowd makes flow records (IPFIX) of the frames and sends them to 127.0.0.1, where no collector listens.
+// softflowctl reports its statistics:
 //
-//	processed, ignored        frames that it took, those that are not IP apart
-//	received by libpcap       frames that passed the filter in the kernel, with those that were then dropped
-//	dropped by libpcap        of these, the ones for which the buffer had no room
+//	processed, ignored        frames that softflowd took: IP, and not IP
+//	received by libpcap       frames that passed the filter in the kernel, including those dropped after it
+//	dropped by libpcap        frames dropped after the filter because the buffer was full
 //
-// It asks libpcap for no timeout, so libpcap hands frames over in full blocks of 256 KiB only, however long that takes.
-// The frames of the last block, some 160 of 1514 bytes or 1700 of 60, stay where they are: Captured.Waiting.
+// softflowd sets no timeout in libpcap, so libpcap hands frames over only in full blocks of 256 KiB. The frames of the
+// last block, up to about 160 of 1514 bytes or 1700 of 60, stay in the buffer: Captured.Waiting.
 type Softflowd struct{ *capturePrograms }
 
 var _ Capturing = Softflowd{}
@@ -27,8 +27,8 @@ var _ Capturing = Softflowd{}
 // NewSoftflowd makes the device.
 func NewSoftflowd(capture Capture) Softflowd {
 	return Softflowd{newPrograms(captureProgram{
-		name:    "softflowd",
-		refuses: refuseWork,
+		name:         "softflowd",
+		checkSupport: rejectWork,
 		argv: func(env Env, capture Capture, dir string) []string {
 			argv := []string{"softflowd", "-d", "-i", env.Capture, "-v", "10", "-n", "127.0.0.1:4739", "-p", path.Join(dir,
 				"softflowd.pid"), "-c", controlSocket(dir)}
@@ -49,7 +49,7 @@ func NewSoftflowd(capture Capture) Softflowd {
 	}, capture)}
 }
 
-// controlSocket is the socket by which softflowctl asks.
+// controlSocket is the socket between softflowctl and the softflowd whose directory is dir.
 func controlSocket(dir string) string { return path.Join(dir, "softflowd.ctl") }
 
 // Traits implements DUT.
@@ -60,17 +60,17 @@ func (Softflowd) Traits() Traits {
 	}}
 }
 
-// drainSoftflowd waits until softflowd has taken all frames from libpcap, which it shows by two equal answers in a row.
-// softflowd answers after it has taken the full blocks, so the second answer shows that no more frames came.
-func drainSoftflowd(ctx context.Context, d daemon, dir string) (output string, err error) {
+// drainSoftflowd waits until softflowd gives two equal answers in a row, and returns the answer. softflowd takes the
+// full blocks before it answers, so two equal answers show that no frames came in between.
+func drainSoftflowd(ctx context.Context, program daemon, dir string) (output string, err error) {
 	for {
 		ask := []string{"softflowctl", "-c", controlSocket(dir), "statistics"}
-		out, err := d.host.Run(ctx, agent.Command{Argv: ask, Support: true, Timeout: drainTimeout})
-		if p, bad := d.state(ctx); bad != nil || p.Ended {
+		out, err := program.host.Run(ctx, agent.Command{Argv: ask, Support: true, Timeout: drainTimeout})
+		if process, bad := program.state(ctx); bad != nil || process.Ended {
 			return "", bad
 		}
 		if err != nil {
-			return "", fmt.Errorf("asking %s what it counted: %w", d.name, err)
+			return "", fmt.Errorf("asking %s what it counted: %w", program.name, err)
 		}
 		if out.Stdout == output {
 			return output, nil
@@ -86,18 +86,19 @@ func drainSoftflowd(ctx context.Context, d daemon, dir string) (output string, e
 var softflowdNumbers = regexp.MustCompile(
 	`(?m)^(Packets processed|Ignored packets|Packets received by libpcap|Packets dropped by libpcap): (\d+)`)
 
-// softflowdCounts reads what softflowctl said.
-func softflowdCounts(text string) (c Captured, err error) {
+// softflowdCounts reads softflowctl's statistics.
+func softflowdCounts(text string) (counted Captured, err error) {
 	found := map[string]int64{}
-	for _, m := range softflowdNumbers.FindAllStringSubmatch(text, -1) {
-		if found[m[1]], err = strconv.ParseInt(m[2], 10, 64); err != nil {
-			return c, err
+	for _, match := range softflowdNumbers.FindAllStringSubmatch(text, -1) {
+		if found[match[1]], err = strconv.ParseInt(match[2], 10, 64); err != nil {
+			return counted, err
 		}
 	}
 	if len(found) != 4 {
-		return c, errors.New("softflowctl's four numbers are not there")
+		return counted, errors.New("softflowctl's four numbers are not there")
 	}
-	c.Frames, c.Dropped = found["Packets processed"]+found["Ignored packets"], found["Packets dropped by libpcap"]
-	c.Waiting = max(0, found["Packets received by libpcap"]-c.Frames-c.Dropped)
-	return c, nil
+	counted.Frames, counted.Dropped = found["Packets processed"]+found["Ignored packets"],
+		found["Packets dropped by libpcap"]
+	counted.Waiting = max(0, found["Packets received by libpcap"]-counted.Frames-counted.Dropped)
+	return counted, nil
 }

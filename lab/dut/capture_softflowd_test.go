@@ -5,30 +5,33 @@ import (
 	"testing"
 )
 
-// TestSoftflowdCounts: the frames of the block that is not full wait; all others are taken or dropped.
+// TestSoftflowdCounts: the frames of the last block, which is not full, are counted as waiting; all others as taken or
+// dropped.
 func TestSoftflowdCounts(t *testing.T) {
 	t.Parallel()
 	skipUnsupported(t, NewSoftflowd(Capture{}))
-	l := newCaptureLab(t)
-	const blocks, atMost = 3, 2000 // blocks of a buffer; frames that a block has room for
-	d := l.capture(t, "softflowd", Capture{Programs: 2, Snap: 96, BufferKiB: 8192, Filter: "simple"})
-	l.send(t, 5000, "imix")
-	for i, c := range l.finish(t, d) {
-		if c.Frames+c.Waiting != l.sent || c.Frames == 0 || c.Waiting == 0 || c.Waiting > atMost || c.Dropped != 0 ||
-			c.Ended != "" {
-			t.Errorf("program %d: %+v of %d frames", i, c, l.sent)
+	lab := newCaptureLab(t)
+	const blocks, maxBlockFrames = 3, 2000 // blocks of the second device's buffer; frames that fit into a block
+	device := lab.capture(t, "softflowd", Capture{Programs: 2, Snap: 96, BufferKiB: 8192, Filter: "simple"})
+	lab.send(t, 5000, "imix")
+	for i, counted := range lab.finish(t, device) {
+		if counted.Frames+counted.Waiting != lab.sent || counted.Frames == 0 || counted.Waiting == 0 ||
+			counted.Waiting > maxBlockFrames || counted.Dropped != 0 ||
+			counted.Ended != "" {
+			t.Errorf("program %d: %+v of %d frames", i, counted, lab.sent)
 		}
 	}
-	d = l.capture(t, "softflowd", Capture{Programs: 2, BufferKiB: blocks * 256})
-	l.router.must(t, "kill -STOP $(pidof softflowd)")
-	l.send(t, 9000, "60")
-	l.router.must(t, "kill -CONT $(pidof softflowd)")
-	for i, c := range l.finish(t, d) {
-		if c.Frames+c.Dropped+c.Waiting != l.sent || c.Frames == 0 || c.Frames > blocks*atMost || c.Dropped == 0 {
-			t.Errorf("program %d, stopped: %+v of %d frames", i, c, l.sent)
+	device = lab.capture(t, "softflowd", Capture{Programs: 2, BufferKiB: blocks * 256})
+	lab.router.must(t, "kill -STOP $(pidof softflowd)")
+	lab.send(t, 9000, "60")
+	lab.router.must(t, "kill -CONT $(pidof softflowd)")
+	for i, counted := range lab.finish(t, device) {
+		if counted.Frames+counted.Dropped+counted.Waiting != lab.sent || counted.Frames == 0 ||
+			counted.Frames > blocks*maxBlockFrames || counted.Dropped == 0 {
+			t.Errorf("program %d, stopped: %+v of %d frames", i, counted, lab.sent)
 		}
 	}
-	if left := l.router.processes(t); len(left) != 0 {
+	if left := lab.router.processes(t); len(left) != 0 {
 		t.Errorf("processes left: %q", left)
 	}
 }
@@ -45,10 +48,11 @@ Packets received by libpcap: 9000
 Packets dropped by libpcap: 7
 Packets dropped by interface: 0
 `
-	if c, err := softflowdCounts(text); err != nil || c.Frames != 8547 || c.Dropped != 7 || c.Waiting != 446 {
-		t.Errorf("%+v, %v", c, err)
+	if counted, err := softflowdCounts(text); err != nil || counted.Frames != 8547 || counted.Dropped != 7 ||
+		counted.Waiting != 446 {
+		t.Errorf("%+v, %v", counted, err)
 	}
-	if c, err := softflowdCounts(strings.ReplaceAll(text, "Ignored", "Other")); err == nil {
-		t.Errorf("without a number: %+v", c)
+	if counted, err := softflowdCounts(strings.ReplaceAll(text, "Ignored", "Other")); err == nil {
+		t.Errorf("without a number: %+v", counted)
 	}
 }

@@ -13,14 +13,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// Suricata looks for intruders without a rule: it decodes each frame and follows flows and streams, which is its work
-// for frames that match nothing. It captures with TPACKET_V3 in as many threads as it has CPUs. At its end it writes:
+// Suricata is an intrusion detection system, here without rules: it decodes each frame and tracks flows and TCP
+// streams, its work for a frame that matches no rule. It captures with TPACKET_V3, in one thread for each of its CPUs.
+// At its end it writes:
 //
-//	decoder.pkts              frames that it took
-//	capture.kernel_packets    frames that passed the filter in the kernel, with those that were then dropped
-//	capture.kernel_drops      of these, the ones for which the buffer had no room; not there when none was
+//	decoder.pkts              frames that suricata took
+//	capture.kernel_packets    frames that passed the filter in the kernel, including those dropped after it
+//	capture.kernel_drops      frames dropped after the filter because the buffer was full; left out when 0
 //
-// What it has not taken when it is asked to end stays untaken, so Finish first waits until it rests.
+// A signal ends suricata before it has taken the frames in the buffer, so drain first waits until suricata is idle.
 type Suricata struct{ *capturePrograms }
 
 var _ Capturing = Suricata{}
@@ -29,19 +30,19 @@ var _ Capturing = Suricata{}
 func NewSuricata(capture Capture) Suricata {
 	return Suricata{newPrograms(captureProgram{
 		name: "suricata",
-		refuses: func(capture Capture) error {
+		checkSupport: func(capture Capture) error {
 			if capture.Snap > 0 {
 				return fmt.Errorf("it takes whole frames, and not %d bytes of each: leave the snap length out", capture.Snap)
 			}
-			return refuseWork(capture)
+			return rejectWork(capture)
 		},
 		argv: func(env Env, capture Capture, dir string) []string {
 			return []string{"sh", "-c", runSuricata, "sh", dir, suricataSettings(env, capture, dir), env.Capture}
 		},
 		ready:  "Engine started",
-		drain:  awaitRest,
+		drain:  awaitIdle,
 		counts: suricataCounts,
-		grace:  30 * time.Second, // its end takes one to two, and more on a busy machine
+		grace:  30 * time.Second, // suricata ends within two seconds, on a busy machine later
 	}, capture)}
 }
 
@@ -53,8 +54,8 @@ func (Suricata) Traits() Traits {
 	}}}
 }
 
-// runSuricata runs suricata and prints its statistics after its end: $1 is its directory, $2 its settings, $3 the
-// interface. It ignores what ends suricata.
+// runSuricata runs suricata and prints its statistics after its end. Arguments: $1 its directory, $2 its settings, $3
+// the interface. The shell ignores the signals that end suricata.
 const runSuricata = `cd "$1" || exit 1
 printf %s "$2" >suricata.yaml
 trap : TERM HUP INT
@@ -68,13 +69,15 @@ done
 [ $status -eq 0 ] && cat stats.log
 exit $status`
 
-// A block of suricata's ring, bytes, and how many of its frames fill one: as many as links of 1500 bytes have.
+// suricataBlock is the size in bytes of a block of suricata's ring. suricataFrames is the number of ring frames in a
+// block for an interface with an MTU of 1500.
 const suricataBlock, suricataFrames = 32 << 10, 20
 
-// suricataSettings is all that suricata reads; its own files in /etc are not touched. It would switch the interface's
-// offloads off, which the lab has set, and with GRO the thread that polls the interface.
+// suricataSettings is suricata's whole configuration; suricata reads no file in /etc. By default suricata switches the
+// interface's offloads off. disable-offloading prevents that: the lab has set them, and without GRO the interface would
+// have no polling thread.
 func suricataSettings(env Env, capture Capture, dir string) string {
-	// Programs of one interface and one number would share its frames instead of each getting all.
+	// Programs with the same cluster-id on one interface would share the frames. Each program must get all frames.
 	number := fnv.New32()
 	number.Write([]byte(dir))
 	link := []string{
@@ -109,31 +112,31 @@ af-packet:
 }
 
 const (
-	idleInterval = 100 * time.Millisecond // ten times what frames wait in a block that is not full
-	maxIdleWork  = 5 * time.Millisecond   // of work in that time
+	idleInterval = 100 * time.Millisecond // ten times the time that frames wait in a block that is not full
+	maxIdleWork  = 5 * time.Millisecond   // the most CPU time within idleInterval for suricata to count as idle
 )
 
-// suricataWork is how long suricata's capture threads, W#01-IF and on, have worked, ns, or "busy" while one works or
-// waits for a CPU. $1 is the program's directory.
+// suricataWork prints the CPU time in ns of suricata's capture threads (W#01-IF, W#02-IF, …), or "busy" while one of
+// them runs or waits for a CPU. $1 is the program's directory.
 const suricataWork = `for thread in /proc/$(cat "$1/pid")/task/*; do
 	case $(cat $thread/comm) in W*) cat $thread/status $thread/schedstat ;; esac
 done | awk '/^State:/ {busy += $2 == "R"} NF == 3 && /^[0-9]/ {ns += $1} END {if (busy) print "busy"; else printf "%.0f\n", ns}'`
 
-// awaitRest waits until suricata has nothing to do: its capture threads sleep. One that never rests is ended after a
-// while all the same; the difference shows in its counts.
-func awaitRest(ctx context.Context, d daemon, dir string) (string, error) {
+// awaitIdle waits until suricata's capture threads sleep. After readyTimeout it gives up without an error; the frames
+// that suricata has not taken then show in its counts.
+func awaitIdle(ctx context.Context, program daemon, dir string) (string, error) {
 	before := int64(-1)
 	for end := time.Now().Add(readyTimeout); time.Now().Before(end); {
-		out, err := d.host.Run(ctx, agent.Command{Argv: []string{"sh", "-c", suricataWork, "sh", dir}, Support: true})
+		out, err := program.host.Run(ctx, agent.Command{Argv: []string{"sh", "-c", suricataWork, "sh", dir}, Support: true})
 		if err != nil {
-			return "", fmt.Errorf("reading how busy %s is: %w", d.name, err)
+			return "", fmt.Errorf("reading how busy %s is: %w", program.name, err)
 		}
 		ns, err := strconv.ParseInt(strings.TrimSpace(out.Stdout), 10, 64)
 		switch {
 		case err != nil: // busy
 			before = -1
 		case before >= 0 && time.Duration(ns-before) < maxIdleWork:
-			return "", nil // which it also has when it has ended, as its end will show
+			return "", nil // idle, or ended: then the two times are equal, and Finish reports the end
 		default:
 			before = ns
 		}
@@ -150,18 +153,18 @@ func awaitRest(ctx context.Context, d daemon, dir string) (string, error) {
 var suricataNumbers = regexp.MustCompile(
 	`(?m)^(decoder\.pkts|capture\.kernel_packets|capture\.kernel_drops) *\| *Total *\| *(\d+) *$`)
 
-// suricataCounts reads the statistics at suricata's end. Numbers that are zero are not among them.
-func suricataCounts(text string) (c Captured, err error) {
+// suricataCounts reads the statistics that suricata writes at its end. They leave out counters that are zero.
+func suricataCounts(text string) (counted Captured, err error) {
 	if !strings.Contains(text, "\nCounter ") {
-		return c, errors.New("suricata's statistics are not there")
+		return counted, errors.New("suricata's statistics are not there")
 	}
 	found := map[string]int64{}
-	for _, m := range suricataNumbers.FindAllStringSubmatch(text, -1) {
-		if found[m[1]], err = strconv.ParseInt(m[2], 10, 64); err != nil {
-			return c, err
+	for _, match := range suricataNumbers.FindAllStringSubmatch(text, -1) {
+		if found[match[1]], err = strconv.ParseInt(match[2], 10, 64); err != nil {
+			return counted, err
 		}
 	}
-	c.Frames, c.Dropped = found["decoder.pkts"], found["capture.kernel_drops"]
-	c.Waiting = max(0, found["capture.kernel_packets"]-c.Frames-c.Dropped)
-	return c, nil
+	counted.Frames, counted.Dropped = found["decoder.pkts"], found["capture.kernel_drops"]
+	counted.Waiting = max(0, found["capture.kernel_packets"]-counted.Frames-counted.Dropped)
+	return counted, nil
 }

@@ -6,34 +6,34 @@ import (
 	"testing"
 )
 
-// TestSuricataCounts: every frame, also with several programs, and what it dropped while it was stopped.
+// TestSuricataCounts: each program counts every frame, and a program that was stopped counts the frames it lost.
 func TestSuricataCounts(t *testing.T) {
 	t.Parallel()
 	if err := checkSupported(t, NewSuricata(Capture{})); errors.Is(err, ErrNotSupported) {
 		t.Attr("not-run", strings.Join(strings.Fields(err.Error()), " ")) // Debian 12 has no package of it
 		return
 	}
-	l := newCaptureLab(t)
-	offloads := l.router.must(t, `ethtool -k "$1"`, l.env.Capture)
-	d := l.capture(t, "suricata", Capture{Programs: 2, BufferKiB: 2048, Filter: "complex"})
-	if after := l.router.must(t, `ethtool -k "$1"`, l.env.Capture); after != offloads {
+	lab := newCaptureLab(t)
+	offloads := lab.router.must(t, `ethtool -k "$1"`, lab.env.Capture)
+	device := lab.capture(t, "suricata", Capture{Programs: 2, BufferKiB: 2048, Filter: "complex"})
+	if after := lab.router.must(t, `ethtool -k "$1"`, lab.env.Capture); after != offloads {
 		t.Errorf("suricata has changed the interface's offloads:\n%s", after)
 	}
-	l.send(t, 1000, "imix")
-	for i, c := range l.finish(t, d) {
-		if c.Frames != l.sent || c.Dropped != 0 || c.Waiting != 0 || c.Ended != "" {
-			t.Errorf("program %d: %+v of %d frames", i, c, l.sent)
+	lab.send(t, 1000, "imix")
+	for i, counted := range lab.finish(t, device) {
+		if counted.Frames != lab.sent || counted.Dropped != 0 || counted.Waiting != 0 || counted.Ended != "" {
+			t.Errorf("program %d: %+v of %d frames", i, counted, lab.sent)
 		}
 	}
-	l.start(t, d)
-	l.router.must(t, "kill -STOP $(cat $1/capture/suricata/pid)", l.env.Scratch)
-	l.send(t, 5000, "1514")
-	l.router.must(t, "kill -CONT $(cat $1/capture/suricata/pid)", l.env.Scratch)
-	got := l.finish(t, d)
-	if c := got[0]; c.Frames+c.Dropped != l.sent || c.Frames == 0 || c.Dropped == 0 {
-		t.Errorf("stopped: %+v of %d frames", c, l.sent)
+	lab.start(t, device)
+	lab.router.must(t, "kill -STOP $(cat $1/capture/suricata/pid)", lab.env.Scratch)
+	lab.send(t, 5000, "1514")
+	lab.router.must(t, "kill -CONT $(cat $1/capture/suricata/pid)", lab.env.Scratch)
+	got := lab.finish(t, device)
+	if counted := got[0]; counted.Frames+counted.Dropped != lab.sent || counted.Frames == 0 || counted.Dropped == 0 {
+		t.Errorf("stopped: %+v of %d frames", counted, lab.sent)
 	}
-	if left := l.router.processes(t); len(left) != 0 {
+	if left := lab.router.processes(t); len(left) != 0 {
 		t.Errorf("processes left: %q", left)
 	}
 }
@@ -47,13 +47,14 @@ capture.kernel_drops                          | Total                     | 3
 decoder.pkts                                  | Total                     | 16
 decoder.bytes                                 | Total                     | 1960
 `
-	if c, err := suricataCounts(text); err != nil || c.Frames != 16 || c.Dropped != 3 || c.Waiting != 1 {
-		t.Errorf("%+v, %v", c, err)
+	if counted, err := suricataCounts(text); err != nil || counted.Frames != 16 || counted.Dropped != 3 ||
+		counted.Waiting != 1 {
+		t.Errorf("%+v, %v", counted, err)
 	}
-	if c, err := suricataCounts(text[:strings.Index(text, "capture")]); err != nil || c.Frames != 0 {
-		t.Errorf("without a frame: %+v, %v", c, err)
+	if counted, err := suricataCounts(text[:strings.Index(text, "capture")]); err != nil || counted.Frames != 0 {
+		t.Errorf("without a frame: %+v, %v", counted, err)
 	}
-	if c, err := suricataCounts("W: something"); err == nil {
-		t.Errorf("without statistics: %+v", c)
+	if counted, err := suricataCounts("W: something"); err == nil {
+		t.Errorf("without statistics: %+v", counted)
 	}
 }

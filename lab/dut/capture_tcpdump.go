@@ -12,38 +12,38 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// Tcpdump captures into /dev/null, as study 2 had it: the frames reach user space, and nothing is done with them.
-// It prints three numbers at its end, and any time it gets SIGUSR1:
+// Tcpdump captures into /dev/null, as in study 2: the frames reach user space, and no program works on them. tcpdump
+// prints three numbers at its end, and whenever it gets SIGUSR1:
 //
-//	captured             frames that tcpdump itself took from libpcap
-//	received by filter   frames that passed the filter in the kernel, with those that were then dropped: the kernel adds
+//	captured             frames that tcpdump took from libpcap
+//	received by filter   frames that passed the filter in the kernel, including those dropped after it: the kernel adds
 //	                     its drops to the count that libpcap reads (PACKET_STATISTICS)
-//	dropped by kernel    of these, the ones for which the buffer had no room
+//	dropped by kernel    frames dropped after the filter because the buffer was full
 //
-// A fourth, "dropped by interface", is the interface's own count of missed frames, which the lab reads by itself.
+// A fourth number, "dropped by interface", is the interface's count of missed frames, which the lab reads itself.
 //
-// libpcap hands frames over in blocks of 256 KiB. A block that is not full is handed over one to two seconds after its
-// first frame, and what tcpdump has not got by then is in none of the numbers but the second. Finish therefore asks
-// until captured and dropped are all that was received. tcpdump's option for handing over each frame at once
-// (--immediate-mode) would make it another, dearer program. A buffer (-B) is of whole blocks, so the least is 256 KiB.
+// libpcap hands frames over in blocks of 256 KiB. It hands over a block that is not full one to two seconds after the
+// block's first frame. Until then its frames count as received, but neither as captured nor as dropped. drain therefore
+// asks until captured and dropped add up to received. The option --immediate-mode hands over each frame at once, but
+// makes tcpdump cost more. A buffer (-B) has whole blocks, so the smallest is 256 KiB.
 type Tcpdump struct{ *capturePrograms }
 
 var _ Capturing = Tcpdump{}
 
-// NewTcpdump makes the device. It keeps so many bytes of each frame; zero leaves that to the settings, and without
-// one to tcpdump: all of it.
+// NewTcpdump makes the device. snap is the number of bytes that it keeps of each frame, and the settings may then
+// choose no other number. 0 leaves the number to the settings; when that is 0 as well, tcpdump keeps whole frames.
 func NewTcpdump(snap int, capture Capture) Tcpdump {
 	if capture.Snap == 0 {
 		capture.Snap = snap
 	}
 	return Tcpdump{newPrograms(captureProgram{
 		name: "tcpdump",
-		refuses: func(capture Capture) error {
+		checkSupport: func(capture Capture) error {
 			if snap > 0 && capture.Snap != snap {
 				return fmt.Errorf(
 					"it keeps %d bytes of each frame, not %d: choose tcpdump, which keeps as many as asked", snap, capture.Snap)
 			}
-			return refuseWork(capture)
+			return rejectWork(capture)
 		},
 		argv: func(env Env, capture Capture, _ string) []string {
 			return tcpdumpCommand(env, capture, "/dev/null")
@@ -54,8 +54,8 @@ func NewTcpdump(snap int, capture Capture) Tcpdump {
 	}, capture)}
 }
 
-// refuseWork refuses work for each frame, which a program would have to be written for.
-func refuseWork(capture Capture) error {
+// rejectWork returns an error for settings with work for each frame, which only the lab's sinks can do.
+func rejectWork(capture Capture) error {
 	if capture.Work != "" {
 		return fmt.Errorf("it does no work (%s) for each frame: choose ids or one of the lab's sinks", capture.Work)
 	}
@@ -73,8 +73,8 @@ func (t Tcpdump) Traits() Traits {
 
 var tcpdumpNeed = Need{Program: "tcpdump", Package: "tcpdump", Why: "capturing", ProbeArg: "--version"}
 
-// tcpdumpCommand captures into a file. As root, tcpdump opens file and interface and then becomes the user that its
-// package has for it. -n keeps it from looking names up.
+// tcpdumpCommand returns the command that captures into a file. tcpdump opens the file and the interface as root, and
+// then becomes the user of its package. -n switches name lookups off.
 func tcpdumpCommand(env Env, capture Capture, file string) []string {
 	argv := []string{"tcpdump", "-i", env.Capture, "-n", "-w", file}
 	if capture.Snap > 0 {
@@ -89,42 +89,43 @@ func tcpdumpCommand(env Env, capture Capture, file string) []string {
 	return argv
 }
 
-// drainTimeout is how long a program may take no frame although the kernel holds some for it. It is twice the time
-// after which libpcap hands over its blocks.
+// drainTimeout is the time without a new frame after which drainTcpdump gives up. It is twice the longest time after
+// which libpcap hands over a block.
 const drainTimeout = 4 * time.Second
 
-// signalInterval is how long tcpdump is left alone when it has not all frames and gets no CPU either.
+// signalInterval is the longest pause between two SIGUSR1 to a tcpdump that has not taken all frames.
 const signalInterval = 500 * time.Millisecond
 
-// drainTcpdump waits until tcpdump has taken all that it received and did not drop. An answer takes it 0.1 ms of CPU
-// time, so it is asked again only when it has had a CPU since, or askEvery later.
-func drainTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
-	var before string
-	since := time.Now()
+// drainTcpdump waits until tcpdump has taken all frames that it received and did not drop. An answer costs tcpdump
+// 0.1 ms of CPU time, so drainTcpdump asks again only after tcpdump has run on a CPU, or after signalInterval.
+func drainTcpdump(ctx context.Context, program daemon, dir string) (string, error) {
+	var last string
+	lastChange := time.Now()
 	for {
-		if err := shell(ctx, d.host, `kill -USR1 "$(cat "$1/pid")"`, dir); err != nil {
-			return "", nil // it has ended, as its end will show
+		if err := shell(ctx, program.host, `kill -USR1 "$(cat "$1/pid")"`, dir); err != nil {
+			return "", nil // tcpdump has ended, and Finish reports it
 		}
 		if err := sleepPollInterval(ctx); err != nil {
 			return "", err
 		}
-		had := cpuTurns(ctx, d, dir)
-		p, err := d.state(ctx)
-		if err != nil || p.Ended {
+		cpuSlicesBefore := cpuSlices(ctx, program, dir)
+		process, err := program.state(ctx)
+		if err != nil || process.Ended {
 			return "", err
 		}
-		lines := strings.Split(p.Output, " | ")
-		now := lines[len(lines)-1]
-		if c, received, err := tcpdumpStatistics(now); err == nil && c.Frames+c.Dropped >= received {
+		lines := strings.Split(process.Output, " | ")
+		numbers := lines[len(lines)-1]
+		if counted, received, err := tcpdumpStatistics(numbers); err == nil && counted.Frames+counted.Dropped >= received {
 			return "", nil
 		}
-		if now != before {
-			before, since = now, time.Now()
+		if numbers != last {
+			last, lastChange = numbers, time.Now()
 		}
-		if time.Since(since) > drainTimeout {
-			return "", nil // it does not take them; the difference shows
+		if time.Since(lastChange) > drainTimeout {
+			return "", nil // the missing frames show in the counts
 		}
-		for end := time.Now().Add(signalInterval); cpuTurns(ctx, d, dir) == had && time.Now().Before(end); {
+		for end := time.Now().Add(signalInterval); cpuSlices(ctx, program, dir) == cpuSlicesBefore &&
+			time.Now().Before(end); {
 			if err := sleepPollInterval(ctx); err != nil {
 				return "", err
 			}
@@ -132,14 +133,15 @@ func drainTcpdump(ctx context.Context, d daemon, dir string) (string, error) {
 	}
 }
 
-// cpuTurns is how often the program that has a directory was given a CPU; empty where it has ended.
-func cpuTurns(ctx context.Context, d daemon, dir string) string {
+// cpuSlices returns how many times the kernel has run the program on a CPU, as a number in text; empty when the program
+// has ended. dir is the program's directory.
+func cpuSlices(ctx context.Context, program daemon, dir string) string {
 	const script = `read -r _ _ turns <"/proc/$(cat "$0/pid")/schedstat"; echo "$turns"`
-	out, _ := d.host.Run(ctx, agent.Command{Argv: []string{"sh", "-ec", script, dir}, Support: true})
+	out, _ := program.host.Run(ctx, agent.Command{Argv: []string{"sh", "-ec", script, dir}, Support: true})
 	return out.Stdout
 }
 
-// sleepPollInterval waits for pollEvery.
+// sleepPollInterval sleeps for pollEvery. It returns ctx's error when ctx ends first.
 func sleepPollInterval(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -153,25 +155,25 @@ func sleepPollInterval(ctx context.Context) error {
 var tcpdumpNumbers = regexp.MustCompile(
 	`(\d+) packets? (captured|received by filter|dropped by kernel|dropped by interface)`)
 
-// tcpdumpStatistics reads one statement of tcpdump's.
+// tcpdumpStatistics reads one set of tcpdump's numbers.
 func tcpdumpStatistics(text string) (c Captured, received int64, err error) {
 	found := map[string]int64{}
-	for _, m := range tcpdumpNumbers.FindAllStringSubmatch(text, -1) {
-		if found[m[2]], err = strconv.ParseInt(m[1], 10, 64); err != nil {
+	for _, match := range tcpdumpNumbers.FindAllStringSubmatch(text, -1) {
+		if found[match[2]], err = strconv.ParseInt(match[1], 10, 64); err != nil {
 			return c, 0, err
 		}
 	}
-	received, heard := found["received by filter"]
-	frames, took := found["captured"]
-	dropped, counted := found["dropped by kernel"]
-	if !heard || !took || !counted {
+	received, hasReceived := found["received by filter"]
+	frames, hasCaptured := found["captured"]
+	dropped, hasDropped := found["dropped by kernel"]
+	if !hasReceived || !hasCaptured || !hasDropped {
 		return c, 0, errors.New("tcpdump's three numbers are not there")
 	}
 	return Captured{Frames: frames, Dropped: dropped}, received, nil
 }
 
-// tcpdumpCounts reads the statement at tcpdump's end: the last of all, each number on a line of its own. What SIGUSR1
-// had it say before is on lines that begin with its name.
+// tcpdumpCounts reads the numbers that tcpdump prints at its end, each on a line of its own. It leaves out the answers
+// to SIGUSR1, which are lines that begin with "tcpdump: ".
 func tcpdumpCounts(text string) (Captured, error) {
 	var last []string
 	for line := range strings.Lines(text) {
@@ -179,7 +181,7 @@ func tcpdumpCounts(text string) (Captured, error) {
 			last = append(last, line)
 		}
 	}
-	c, received, err := tcpdumpStatistics(strings.Join(last, ""))
-	c.Waiting = max(0, received-c.Frames-c.Dropped)
-	return c, err
+	counted, received, err := tcpdumpStatistics(strings.Join(last, ""))
+	counted.Waiting = max(0, received-counted.Frames-counted.Dropped)
+	return counted, err
 }

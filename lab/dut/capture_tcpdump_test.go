@@ -8,68 +8,68 @@ import (
 	"time"
 )
 
-// TestTcpdumpCountsEveryFrame: two runs of one device, with different numbers of frames.
+// TestTcpdumpCountsEveryFrame: tcpdump counts every frame, also two programs of one device, and with a filter.
 func TestTcpdumpCountsEveryFrame(t *testing.T) {
 	t.Parallel()
-	l := newCaptureLab(t)
+	lab := newCaptureLab(t)
 	for name, capture := range map[string]Capture{
 		"tcpdump":    {Snap: 96, BufferKiB: 4096, Filter: "complex"},
 		"tcpdump-68": {Programs: 2},
 	} {
-		d := l.capture(t, name, capture)
+		device := lab.capture(t, name, capture)
 		want := []Captured{{Program: "tcpdump"}, {Program: "tcpdump 2"}}[:max(1, capture.Programs)]
-		l.send(t, 1000, "imix")
+		lab.send(t, 1000, "imix")
 		for i := range want {
-			want[i].Frames = l.sent
+			want[i].Frames = lab.sent
 		}
-		if got := l.finish(t, d); !reflect.DeepEqual(got, want) {
+		if got := lab.finish(t, device); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
-	if left := l.router.processes(t); len(left) != 0 {
+	if left := lab.router.processes(t); len(left) != 0 {
 		t.Errorf("processes left: %q", left)
 	}
 }
 
-// TestTcpdumpSaysWhatItDropped: a tcpdump that is stopped fills the least buffer that libpcap makes of -B.
+// TestTcpdumpSaysWhatItDropped: a stopped tcpdump with the smallest buffer of libpcap counts the frames that it lost.
 func TestTcpdumpSaysWhatItDropped(t *testing.T) {
 	t.Parallel()
-	l := newCaptureLab(t)
-	d := l.capture(t, "tcpdump", Capture{BufferKiB: 1})
-	l.router.must(t, "kill -STOP $(pidof tcpdump)")
-	l.send(t, 1000, "1514")
-	l.router.must(t, "kill -CONT $(pidof tcpdump)")
-	got := l.finish(t, d)[0]
-	// The block of 256 KiB has room for 157 frames with their headers.
-	// Nothing waits: what the kernel received includes what it dropped.
-	if got.Frames+got.Dropped != l.sent || got.Waiting != 0 || got.Frames == 0 || got.Frames > 200 {
-		t.Errorf("%+v of %d frames", got, l.sent)
+	lab := newCaptureLab(t)
+	device := lab.capture(t, "tcpdump", Capture{BufferKiB: 1})
+	lab.router.must(t, "kill -STOP $(pidof tcpdump)")
+	lab.send(t, 1000, "1514")
+	lab.router.must(t, "kill -CONT $(pidof tcpdump)")
+	got := lab.finish(t, device)[0]
+	// A block of 256 KiB has room for 157 frames with their headers. Frames taken and dropped add up to those received.
+	if got.Frames+got.Dropped != lab.sent || got.Waiting != 0 || got.Frames == 0 || got.Frames > 200 {
+		t.Errorf("%+v of %d frames", got, lab.sent)
 	}
 }
 
-// TestTcpdumpThatIgnoresSignals: one that SIGHUP ends, as study 2 (3) had it, and one that no polite signal ends.
+// TestTcpdumpThatIgnoresSignals: SIGHUP ends one tcpdump, as in study 2 (section 3). The other one ignores all signals
+// but SIGKILL.
 func TestTcpdumpThatIgnoresSignals(t *testing.T) {
 	t.Parallel()
-	l := newCaptureLab(t)
+	lab := newCaptureLab(t)
 	wrapped := func(name, traps string, grace time.Duration) Tcpdump {
-		d := NewTcpdump(68, Capture{})
-		inner := d.argv
-		d.name, d.grace = name, grace
-		d.argv = func(env Env, capture Capture, dir string) []string {
+		device := NewTcpdump(68, Capture{})
+		inner := device.argv
+		device.name, device.grace = name, grace
+		device.argv = func(env Env, capture Capture, dir string) []string {
 			script := traps + `; "$@" & echo $! >"$0/pid"; while :; do wait; sleep 60; done`
 			return slices.Concat([]string{"sh", "-c", script, dir}, inner(env, capture, dir))
 		}
-		l.start(t, d)
-		return d
+		lab.start(t, device)
+		return device
 	}
 	var got []Captured
 	var late, deaf Tcpdump
-	// The time that each signal is given grows until a busy machine has let the program end in it.
+	// On a busy machine the program may need more time to end after a signal, so the test tries longer ones.
 	for grace := 500 * time.Millisecond; grace < 2*time.Minute; grace *= 4 {
 		late = wrapped("late", `trap "" TERM INT; trap "exit 0" HUP`, grace)
 		deaf = wrapped("deaf", `trap "" TERM HUP INT`, 50*time.Millisecond)
-		l.send(t, 100, "60")
-		got = slices.Concat(l.finish(t, late), l.finish(t, deaf))
+		lab.send(t, 100, "60")
+		got = slices.Concat(lab.finish(t, late), lab.finish(t, deaf))
 		if !strings.Contains(got[0].Ended, "killed") {
 			break
 		}
@@ -78,44 +78,45 @@ func TestTcpdumpThatIgnoresSignals(t *testing.T) {
 		{Program: "late", Frames: 100, Ended: "SIGHUP"},
 		{Program: "deaf", Frames: Unknown, Dropped: Unknown, Ended: "killed"},
 	} {
-		if c := got[i]; c.Program != want.Program || c.Frames != want.Frames || c.Dropped != want.Dropped ||
-			!strings.Contains(c.Ended, want.Ended) {
-			t.Errorf("%+v, want %+v", c, want)
+		if counted := got[i]; counted.Program != want.Program || counted.Frames != want.Frames ||
+			counted.Dropped != want.Dropped ||
+			!strings.Contains(counted.Ended, want.Ended) {
+			t.Errorf("%+v, want %+v", counted, want)
 		}
 	}
-	if left := l.router.processes(t); len(left) != 0 {
+	if left := lab.router.processes(t); len(left) != 0 {
 		t.Errorf("processes left: %q", left)
 	}
-	for _, d := range []Tcpdump{late, deaf} {
-		if err := d.Stop(t.Context(), l.env); err != nil {
+	for _, device := range []Tcpdump{late, deaf} {
+		if err := device.Stop(t.Context(), lab.env); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// TestTcpdumpThatIsGone: a trial without its tcpdump is an error that says how it ended.
+// TestTcpdumpThatIsGone: Finish returns an error when tcpdump has ended before, and the error says how.
 func TestTcpdumpThatIsGone(t *testing.T) {
 	t.Parallel()
-	l := newCaptureLab(t)
-	d := l.capture(t, "tcpdump-68", Capture{Programs: 2, CPUs: []int{0}})
-	if on := l.router.must(t, "taskset -pc $(cat $1/capture/tcpdump/pid)", l.env.Scratch); !strings.HasSuffix(
+	lab := newCaptureLab(t)
+	device := lab.capture(t, "tcpdump-68", Capture{Programs: 2, CPUs: []int{0}})
+	if on := lab.router.must(t, "taskset -pc $(cat $1/capture/tcpdump/pid)", lab.env.Scratch); !strings.HasSuffix(
 		on, ": 0\n") {
 		t.Errorf("a program bound to CPU 0: %s", on)
 	}
-	l.router.must(t, "kill $(cat $1/capture/tcpdump-2/pid)", l.env.Scratch)
-	l.send(t, 10, "60")
-	got, err := d.Finish(t.Context(), l.env)
+	lab.router.must(t, "kill $(cat $1/capture/tcpdump-2/pid)", lab.env.Scratch)
+	lab.send(t, 10, "60")
+	got, err := device.Finish(t.Context(), lab.env)
 	if err == nil || !strings.Contains(err.Error(), "tcpdump 2 ended while it captured, exit status 0") || len(got) != 2 ||
-		got[0].Frames != l.sent || got[1].Frames != Unknown {
+		got[0].Frames != lab.sent || got[1].Frames != Unknown {
 		t.Errorf("%+v, %v", got, err)
 	}
-	d = l.capture(t, "tcpdump", Capture{Filter: "simple"})
-	l.router.must(t, "ip link del $1", l.env.Capture)
-	if got, err = d.Finish(t.Context(), l.env); err == nil ||
+	device = lab.capture(t, "tcpdump", Capture{Filter: "simple"})
+	lab.router.must(t, "ip link del $1", lab.env.Capture)
+	if got, err = device.Finish(t.Context(), lab.env); err == nil ||
 		!strings.Contains(err.Error(), "disappeared") && !strings.Contains(err.Error(), "down") {
 		t.Errorf("without the interface: %+v, %v", got, err)
 	}
-	if err := d.Start(t.Context(), l.env); err == nil || !strings.Contains(err.Error(), "No such device") {
+	if err := device.Start(t.Context(), lab.env); err == nil || !strings.Contains(err.Error(), "No such device") {
 		t.Errorf("it starts without an interface: %v", err)
 	}
 }
@@ -134,9 +135,9 @@ func TestTcpdumpStatistics(t *testing.T) {
 		"tcpdump: 3 packets captured, 3 packets received by filter, 0 packets dropped by kernel\n4 packets captured\n4 " +
 			"packets received by filter\n0 packets dropped by kernel\n": {4, 0},
 	} {
-		c, err := tcpdumpCounts(text)
-		if (err != nil) != (want == nil) || err == nil && !slices.Equal([]int64{c.Frames, c.Dropped}, want) {
-			t.Errorf("%q: %+v, %v; want %d", text, c, err, want)
+		counted, err := tcpdumpCounts(text)
+		if (err != nil) != (want == nil) || err == nil && !slices.Equal([]int64{counted.Frames, counted.Dropped}, want) {
+			t.Errorf("%q: %+v, %v; want %d", text, counted, err, want)
 		}
 	}
 }
@@ -144,15 +145,15 @@ func TestTcpdumpStatistics(t *testing.T) {
 func FuzzTcpdumpCounts(f *testing.F) {
 	f.Add("1 packet captured\n1 packet received by filter\n0 packets dropped by kernel\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		if c, err := tcpdumpCounts(text); err == nil && (c.Frames < 0 || c.Dropped < 0) {
-			t.Errorf("%q: %+v", text, c)
+		if counted, err := tcpdumpCounts(text); err == nil && (counted.Frames < 0 || counted.Dropped < 0) {
+			t.Errorf("%q: %+v", text, counted)
 		}
 	})
 }
 
-// TestSettingsThatDoNotFit are refused before a lab is built.
+// TestSettingsThatDoNotFit: the error comes before a lab is built.
 func TestSettingsThatDoNotFit(t *testing.T) {
-	for name, c := range map[string]struct {
+	for name, test := range map[string]struct {
 		settings Capture
 		says     string
 	}{
@@ -161,9 +162,9 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 		"tcpdump-68":   {Capture{Snap: 1500}, "choose tcpdump"},
 		"tcpdump-1500": {Capture{Snap: 68}, "1500"},
 	} {
-		if _, err := NewCapture(name, c.settings); err == nil || !strings.Contains(err.Error(), name) ||
-			!strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s, %+v: %v", name, c.settings, err)
+		if _, err := NewCapture(name, test.settings); err == nil || !strings.Contains(err.Error(), name) ||
+			!strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s, %+v: %v", name, test.settings, err)
 		}
 	}
 	if _, err := NewCapture("tcpdump-68", Capture{Snap: 68, Work: WorkNone}); err != nil {

@@ -149,15 +149,15 @@ func (t *Tunnel) Start(ctx context.Context, env Env) error {
 	t.setEnds(env)
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(t.patience, tunnelPatience), errors.New("time is up"))
 	defer cancel()
-	err := t.onBothGateways(ctx, func(ctx context.Context, e *end) error {
-		return e.run(ctx,
+	err := t.onBothGateways(ctx, func(ctx context.Context, gateway *end) error {
+		return gateway.run(ctx,
 			`mkdir -p -m 700 "$DIR"; ip -o route show exact "$NET" | sed 's/ linkdown//; s/ dead//' >"$DIR/route"`)
 	})
 	if err == nil {
 		err = t.up(ctx, t)
 	}
 	if err == nil {
-		err = t.onBothGateways(ctx, func(ctx context.Context, e *end) error { return e.connect(ctx, t.mtu) })
+		err = t.onBothGateways(ctx, func(ctx context.Context, gateway *end) error { return gateway.connect(ctx, t.mtu) })
 	}
 	if err == nil {
 		err = t.awaitPackets(ctx)
@@ -177,21 +177,22 @@ func (t *Tunnel) setEnds(env Env) {
 		{Host: env.Host("gw1"), name: "gw1", port: env.Port("outer1"), near: env.LAN, address: env.Gateway},
 		{Host: env.Host("gw2"), name: "gw2", port: env.Port("outer2"), near: far, address: env.RouterWAN},
 	}
-	for i, e := range t.ends {
-		e.number, e.dir, e.outer, e.inner, e.mtu, e.peer = i+1, dir, env.Outer[i], innerAddrs[i], t.MTU(), t.ends[1-i]
+	for i, gateway := range t.ends {
+		gateway.number, gateway.dir, gateway.outer, gateway.inner, gateway.mtu, gateway.peer = i+1, dir, env.Outer[i],
+			innerAddrs[i], t.MTU(), t.ends[1-i]
 	}
 }
 
 // onBothGateways calls do for both gateways at once and waits for both. An error on one ends the context of the other.
-func (t *Tunnel) onBothGateways(ctx context.Context, do func(ctx context.Context, e *end) error) error {
+func (t *Tunnel) onBothGateways(ctx context.Context, do func(ctx context.Context, gateway *end) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	errs := make([]error, len(t.ends))
 	var wg sync.WaitGroup
-	for i, e := range t.ends {
+	for i, gateway := range t.ends {
 		wg.Go(func() {
-			if errs[i] = do(ctx, e); errs[i] != nil {
-				cancel(fmt.Errorf("%s has given up", e.name))
+			if errs[i] = do(ctx, gateway); errs[i] != nil {
+				cancel(fmt.Errorf("%s has given up", gateway.name))
 			}
 		})
 	}
@@ -237,12 +238,12 @@ func (e *end) write(ctx context.Context, name, text string) error {
 // start starts a program of the tunnel, which must stay in the foreground. The caller may wait until it is ready with
 // daemon.await.
 func (e *end) start(ctx context.Context, name string, argv ...string) (daemon, error) {
-	d := daemon{host: e.Host, name: name}
-	e.daemons = append(e.daemons, d)
-	if err := d.spawn(ctx, argv...); err != nil {
-		return d, fmt.Errorf("%s: %w", e.name, err)
+	program := daemon{host: e.Host, name: name}
+	e.daemons = append(e.daemons, program)
+	if err := program.spawn(ctx, argv...); err != nil {
+		return program, fmt.Errorf("%s: %w", e.name, err)
 	}
-	return d, nil
+	return program, nil
 }
 
 // connect sets the address and the MTU of the tunnel's interface and the route to the other network. A tunnel without
@@ -288,11 +289,12 @@ func (t *Tunnel) awaitPackets(ctx context.Context) error {
 // endedPrograms names the tunnel's programs that have ended and quotes their output; "" when all run.
 func (t *Tunnel) endedPrograms(ctx context.Context) string {
 	var list []string
-	for _, e := range t.ends {
-		for _, d := range e.daemons {
-			if p, err := d.state(ctx); err == nil && p.Ended {
+	for _, gateway := range t.ends {
+		for _, program := range gateway.daemons {
+			if process, err := program.state(ctx); err == nil && process.Ended {
 				list = append(list,
-					fmt.Sprintf("%s on %s ended, %s: %s", d.name, e.name, p.Status, cmp.Or(p.Output, "it printed nothing")))
+					fmt.Sprintf("%s on %s ended, %s: %s", program.name, gateway.name, process.Status,
+						cmp.Or(process.Output, "it printed nothing")))
 			}
 		}
 	}
@@ -305,10 +307,11 @@ func (t *Tunnel) explain(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTimeout)
 	defer cancel()
 	text := err.Error()
-	for _, e := range t.ends {
-		for _, d := range e.daemons {
-			if p, unknown := d.state(ctx); unknown == nil && p.Output != "" && !strings.Contains(text, p.Output) {
-				text += fmt.Sprintf("; %s on %s says: %s", d.name, e.name, p.Output)
+	for _, gateway := range t.ends {
+		for _, program := range gateway.daemons {
+			if process, unknown := program.state(ctx); unknown == nil && process.Output != "" &&
+				!strings.Contains(text, process.Output) {
+				text += fmt.Sprintf("; %s on %s says: %s", program.name, gateway.name, process.Output)
 			}
 		}
 	}
@@ -325,7 +328,7 @@ func (t *Tunnel) explain(ctx context.Context, err error) error {
 	return errorWithDetails{err, text}
 }
 
-// errorWithDetails is an error with a longer text.
+// errorWithDetails gives an error a longer text.
 type errorWithDetails struct {
 	error
 	text string
@@ -339,21 +342,21 @@ func (e errorWithDetails) Unwrap() error { return e.error }
 // first one fails.
 func (t *Tunnel) FailedProof(ctx context.Context, _ Env) (string, error) {
 	var messages []string
-	for _, e := range t.ends {
+	for _, gateway := range t.ends {
 		script := t.intact
-		if e.dev != "" {
+		if gateway.dev != "" {
 			script = `ip -o route get "$TO" | grep -q " dev $DEV " || { echo "its route to $NET does not lead into the tunnel"; exit 1; }` +
 				"\n" + script
 		}
-		check := e.command(script, "TO="+e.peer.address.String())
+		check := gateway.command(script, "TO="+gateway.peer.address.String())
 		check.Support = true
-		out, err := e.Run(ctx, check)
+		out, err := gateway.Run(ctx, check)
 		switch {
 		case err != nil && out.ExitCode > 0:
 			messages = append(messages,
-				fmt.Sprintf("the tunnel of %s is not as it was made: %s", e.name, agent.LastLines(out.Stdout+out.Stderr)))
+				fmt.Sprintf("the tunnel of %s is not as it was made: %s", gateway.name, agent.LastLines(out.Stdout+out.Stderr)))
 		case err != nil:
-			return "", fmt.Errorf("looking at the tunnel of %s: %w", e.name, err)
+			return "", fmt.Errorf("looking at the tunnel of %s: %w", gateway.name, err)
 		}
 	}
 	return strings.Join(messages, "; "), nil
@@ -361,12 +364,12 @@ func (t *Tunnel) FailedProof(ctx context.Context, _ Env) (string, error) {
 
 // Stop ends the programs, the last one first, removes the tunnel and restores the gateways' direct routes.
 func (t *Tunnel) Stop(ctx context.Context, _ Env) error {
-	err := t.onBothGateways(ctx, func(_ context.Context, e *end) error {
+	err := t.onBothGateways(ctx, func(_ context.Context, gateway *end) error {
 		var errs []error
-		for _, d := range slices.Backward(e.daemons) {
-			errs = append(errs, d.kill(ctx))
+		for _, program := range slices.Backward(gateway.daemons) {
+			errs = append(errs, program.kill(ctx))
 		}
-		errs = append(errs, e.run(ctx, t.undo+`
+		errs = append(errs, gateway.run(ctx, t.undo+`
 ip link del "$DEV" 2>/dev/null || :
 [ ! -s "$DIR/route" ] || ip route replace $(cat "$DIR/route")
 rm -rf "$DIR"`))

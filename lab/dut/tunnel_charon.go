@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// charon is strongSwan's daemon. It agrees on keys (IKEv2, RFC 7296) for ESP of the kernel, or of its own.
+// charon is strongSwan's daemon. It negotiates keys (IKEv2, RFC 7296) for the kernel's ESP, or for its own ESP in user
+// space (plugin kernel-libipsec).
 type charon struct {
-	cipher espCipher
-	user   bool // it encrypts itself, in user space
+	cipher    espCipher
+	userSpace bool // strongSwan encrypts, not the kernel
 }
 
 // charonProgram is the daemon's file. Debian does not put it on PATH.
@@ -21,27 +22,27 @@ var charonNeeds = []Need{
 	{Program: "swanctl", Package: "strongswan-swanctl", Why: "telling strongSwan what to agree on"},
 }
 
-// charonTunnels are ESP tunnels of strongSwan itself. It puts ESP into UDP (RFC 3948), and refuses ESP without
-// encryption.
+// charonTunnels are ESP tunnels that strongSwan encrypts in user space. It sends ESP in UDP (RFC 3948), and refuses ESP
+// without encryption.
 var charonTunnels = map[string]func() tunnelKind{
 	"ipsec-user-aes-cbc-sha1": func() tunnelKind { return ipsecUser(espCBC) },
 	"ipsec-user-aes-gcm":      func() tunnelKind { return ipsecUser(espGCM) },
 	"ipsec-user-chacha20":     func() tunnelKind { return ipsecUser(espChaCha) },
 }
 
-func ipsecUser(c espCipher) tunnelKind {
+func ipsecUser(cipher espCipher) tunnelKind {
 	return tunnelKind{
-		about: "IPsec (ESP in UDP) in user space, " + c.about + ", strongSwan 5 (kernel-libipsec, IKEv2)",
+		about: "IPsec (ESP in UDP) in user space, " + cipher.about + ", strongSwan 5 (kernel-libipsec, IKEv2)",
 		needs: append([]Need{{Program: charonProgram, Package: "libcharon-extra-plugins",
 			Why: "encrypting (its plugin kernel-libipsec)", Feature: tunFeature}}, charonNeeds...),
-		encapsulation: c.encapsulation(ipv4, udp),
-		maxMTU:        1400, // of its buffers (libstrongswan, tun_device.c); it drops larger packets
-		up:            func(ctx context.Context, t *Tunnel) error { return (charon{c, true}).up(ctx, t) },
+		encapsulation: cipher.encapsulation(ipv4, udp),
+		maxMTU:        1400, // strongSwan drops larger packets (libstrongswan, tun_device.c)
+		up:            func(ctx context.Context, t *Tunnel) error { return (charon{cipher, true}).up(ctx, t) },
 		undo:          charonUndo,
 	}
 }
 
-// charonDev is the interface of strongSwan's own ESP. Its name is fixed.
+// charonDev is the interface of strongSwan's ESP in user space. strongSwan fixes the name.
 const charonDev = "ipsec0"
 
 // charonUndo removes the rule and the routes that strongSwan adds.
@@ -50,10 +51,10 @@ ip rule del pref 220 2>/dev/null || :
 ip route flush table 220 2>/dev/null || :
 ip link del ` + charonDev + ` 2>/dev/null || :`
 
-// up starts strongSwan on both gateways and has the first agree with the second.
+// up starts strongSwan on both gateways and has gw1 negotiate the tunnel's keys with gw2.
 func (c charon) up(ctx context.Context, t *Tunnel) error {
 	secret := rand.Text()
-	err := t.onBothGateways(ctx, func(ctx context.Context, e *end) error { return c.start(ctx, e, secret) })
+	err := t.onBothGateways(ctx, func(ctx context.Context, gateway *end) error { return c.start(ctx, gateway, secret) })
 	if err != nil {
 		return err
 	}
@@ -64,41 +65,41 @@ func (c charon) up(ctx context.Context, t *Tunnel) error {
 	return nil
 }
 
-// start starts strongSwan on a gateway and tells it what to agree on.
-func (c charon) start(ctx context.Context, e *end, secret string) error {
-	err := e.write(ctx, "strongswan.conf", c.settings(e))
+// start starts strongSwan on a gateway and loads the tunnel's connection into it.
+func (c charon) start(ctx context.Context, gateway *end, secret string) error {
+	err := gateway.write(ctx, "strongswan.conf", c.settings(gateway))
 	if err == nil {
-		err = e.write(ctx, "swanctl.conf", c.connection(e, secret))
+		err = gateway.write(ctx, "swanctl.conf", c.connection(gateway, secret))
 	}
 	if err != nil {
 		return err
 	}
-	d, err := e.start(ctx, "charon", "env", "STRONGSWAN_CONF="+e.dir+"/strongswan.conf", charonProgram)
+	program, err := gateway.start(ctx, "charon", "env", "STRONGSWAN_CONF="+gateway.dir+"/strongswan.conf", charonProgram)
 	if err != nil {
 		return err
 	}
-	uri := "--uri unix://" + e.dir + "/vici"
+	uri := "--uri unix://" + gateway.dir + "/vici"
 	signs := []probe{{"it does not answer swanctl", "swanctl --stats " + uri}}
-	if c.user {
-		// Without the plugin it goes on with the kernel's ESP.
+	if c.userSpace {
+		// strongSwan that lacks the plugin uses the kernel's ESP instead.
 		signs = append(signs, probe{"has not loaded its plugin kernel-libipsec (package libcharon-extra-plugins)",
 			"swanctl --stats " + uri + " | grep -q kernel-libipsec"})
-		e.dev = charonDev
+		gateway.dev = charonDev
 	}
-	if err := d.await(ctx, signs...); err != nil {
-		return fmt.Errorf("%s: %w", e.name, err)
+	if err := program.await(ctx, signs...); err != nil {
+		return fmt.Errorf("%s: %w", gateway.name, err)
 	}
-	return e.run(ctx, fmt.Sprintf(`swanctl --load-all --file "$DIR/swanctl.conf" %s >/dev/null`, uri))
+	return gateway.run(ctx, fmt.Sprintf(`swanctl --load-all --file "$DIR/swanctl.conf" %s >/dev/null`, uri))
 }
 
-// charonPlugins are the parts of strongSwan that are needed, all of packages that strongswan-charon asks for.
+// charonPlugins are the plugins of strongSwan that a tunnel needs. strongswan-charon depends on their packages.
 var charonPlugins = []string{"random", "nonce", "aes", "sha1", "sha2", "hmac", "kdf", "gcm", "openssl", "pem", "pkcs1",
 	"x509", "pubkey", "socket-default"}
 
-// settings are strongswan.conf(5). Its own routes would lead around the lab's.
-func (c charon) settings(e *end) string {
+// settings returns strongswan.conf(5). install_routes is off because strongSwan's routes would override the lab's.
+func (c charon) settings(gateway *end) string {
 	plugins := charonPlugins
-	if c.user {
+	if c.userSpace {
 		plugins = append(plugins[:len(plugins):len(plugins)], "kernel-libipsec")
 	}
 	return fmt.Sprintf(`charon {
@@ -110,12 +111,12 @@ func (c charon) settings(e *end) string {
 	filelog { stderr { default = 1 } }
 	plugins { vici { socket = unix://%s/vici } }
 }
-`, strings.Join(plugins, " "), e.dir)
+`, strings.Join(plugins, " "), gateway.dir)
 }
 
-// connection is swanctl.conf(5): both ends know each other by a secret of this start. Keys are renewed by request only:
-// a window would hold the work of a renewal, or not.
-func (c charon) connection(e *end, secret string) string {
+// connection returns swanctl.conf(5). The gateways authenticate each other by secret, which is made for this start.
+// strongSwan renews keys only on request: otherwise some windows would contain the work of a renewal and others not.
+func (c charon) connection(gateway *end, secret string) string {
 	return fmt.Sprintf(`connections { tunnel {
 	version = 2
 	local_addrs = %s
@@ -141,5 +142,6 @@ func (c charon) connection(e *end, secret string) string {
 secrets { ike {
 	secret = "%s"
 } }
-`, e.outer, e.peer.outer, e.name, e.peer.name, e.near, e.peer.near, c.cipher.proposal, secret)
+`, gateway.outer, gateway.peer.outer, gateway.name, gateway.peer.name, gateway.near, gateway.peer.near,
+		c.cipher.proposal, secret)
 }

@@ -16,69 +16,71 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// wrongKeys is a gateway that is given other keys than the lab makes.
-type wrongKeys struct {
+// editingHost is a gateway that changes one file which the lab writes to it: the text that matches is replaced.
+type editingHost struct {
 	Host
-	file    string // the one with the key
-	key     *regexp.Regexp
-	instead string
+	file        string // its name without the folder
+	match       *regexp.Regexp
+	replacement string
 }
 
-func (f wrongKeys) WriteFile(ctx context.Context, name string, data []byte, mode uint32) error {
+func (f editingHost) WriteFile(ctx context.Context, name string, data []byte, mode uint32) error {
 	if path.Base(name) == f.file {
-		data = f.key.ReplaceAll(data, []byte(f.instead))
+		data = f.match.ReplaceAll(data, []byte(f.replacement))
 	}
 	return f.Host.WriteFile(ctx, name, data, mode)
 }
 
-// forgers are what the second gateway of a tunnel has instead of what the first one expects.
-var forgers = map[string]wrongKeys{
+// wrongKeyFiles replace the key of gw1 on gw2 by another one, for tunnels by their names.
+var wrongKeyFiles = map[string]editingHost{
 	"openvpn-aes-gcm": {
-		file: "openvpn.conf", key: regexp.MustCompile(`peer-fingerprint \w\w:\w\w`), instead: "peer-fingerprint 00:00"},
-	"wireguard-go": {file: "wireguard.conf", key: regexp.MustCompile(`PublicKey = .*`),
-		instead: "PublicKey = AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="},
-	"ipsec-user-aes-gcm": {file: "swanctl.conf", key: regexp.MustCompile(`secret = .*`), instead: `secret = "another"`},
-	"ssh-w": {file: "authorized", key: regexp.MustCompile(`(?s).*`),
-		instead: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n"},
-	"openconnect-dtls": {file: "password", key: regexp.MustCompile(`.*\n`), instead: "another\n"},
+		file: "openvpn.conf", match: regexp.MustCompile(`peer-fingerprint \w\w:\w\w`), replacement: "peer-fingerprint 00:00"},
+	"wireguard-go": {file: "wireguard.conf", match: regexp.MustCompile(`PublicKey = .*`),
+		replacement: "PublicKey = AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="},
+	"ipsec-user-aes-gcm": {file: "swanctl.conf", match: regexp.MustCompile(`secret = .*`),
+		replacement: `secret = "another"`},
+	"ssh-w": {file: "authorized", match: regexp.MustCompile(`(?s).*`),
+		replacement: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n"},
+	"openconnect-dtls": {file: "password", match: regexp.MustCompile(`.*\n`), replacement: "another\n"},
 }
 
-// TestTunnelsThatDoNotComeUp: the error of a start says what is wrong, what the programs said, and what to do, and
-// nothing is left.
+// TestTunnelsThatDoNotComeUp: the error of a start names the fault and advises what to compare, and Stop then leaves
+// nothing behind.
 func TestTunnelsThatDoNotComeUp(t *testing.T) {
 	t.Parallel()
-	for name, forged := range forgers {
+	for name, forged := range wrongKeyFiles {
 		t.Run(name+" with a wrong key", func(t *testing.T) {
 			t.Parallel()
-			d := newTunnel(name, 0)
-			d.patience = 5 * time.Second
-			l := failingTunnel(t, d, func(l *tunnelLab) {
-				forged.Host = l.env.Hosts["gw2"]
-				l.env.Hosts["gw2"] = forged
+			tunnel := newTunnel(name, 0)
+			tunnel.patience = 5 * time.Second
+			lab := failingTunnel(t, tunnel, func(lab *tunnelLab) {
+				forged.Host = lab.env.Hosts["gw2"]
+				lab.env.Hosts["gw2"] = forged
 			}, "gw2 answers gw1 outside of the tunnel", "keys")
-			l.checkStop(t, d)
+			lab.checkStop(t, tunnel)
 		})
 	}
 	for _, name := range []string{"vxlan", "openvpn-aes-gcm", "ipsec-user-aes-gcm"} {
 		t.Run(name+" without its peer", func(t *testing.T) {
 			t.Parallel()
-			d := newTunnel(name, 0)
-			d.patience = 2 * time.Second
-			l := failingTunnel(t, d, func(l *tunnelLab) { l.gw2.must(t, `ip link set "$1" down`, l.env.Port("outer2")) },
+			tunnel := newTunnel(name, 0)
+			tunnel.patience = 2 * time.Second
+			lab := failingTunnel(t, tunnel,
+				func(lab *tunnelLab) { lab.gw2.must(t, `ip link set "$1" down`, lab.env.Port("outer2")) },
 				"gw2 (192.168.0.2) does not answer gw1 outside of the tunnel", "link")
-			l.gw2.must(t, `ip link set "$1" up; ip route replace 192.168.137.0/24 via 192.168.0.1`, l.env.Port("outer2"))
-			l.checkStop(t, d)
+			lab.gw2.must(t, `ip link set "$1" up; ip route replace 192.168.137.0/24 via 192.168.0.1`, lab.env.Port("outer2"))
+			lab.checkStop(t, tunnel)
 		})
 	}
 }
 
-// failingTunnel starts a tunnel in a lab that something is wrong with.
-func failingTunnel(t *testing.T, d *Tunnel, spoil func(*tunnelLab), says ...string) *tunnelLab {
+// failingTunnel starts a tunnel in a lab that spoil has changed, and checks that the error contains the texts.
+func failingTunnel(t *testing.T, tunnel *Tunnel, spoil func(*tunnelLab), says ...string) *tunnelLab {
 	t.Helper()
-	skipUnsupported(t, d)
-	l := newTunnelLab(t, d)
-	spoil(l)
-	err := d.Start(t.Context(), l.env)
+	skipUnsupported(t, tunnel)
+	lab := newTunnelLab(t, tunnel)
+	spoil(lab)
+	err := tunnel.Start(t.Context(), lab.env)
 	if err == nil {
 		t.Fatal("it has started")
 	}
@@ -88,25 +90,25 @@ func failingTunnel(t *testing.T, d *Tunnel, spoil func(*tunnelLab), says ...stri
 			t.Errorf("it does not say %q: %v", text, err)
 		}
 	}
-	return l
+	return lab
 }
 
-// checkStop takes a tunnel away, after which packets go the direct way.
-func (l *tunnelLab) checkStop(t *testing.T, d *Tunnel) {
+// checkStop stops a tunnel and checks that nothing of it is left and that packets take the direct route.
+func (l *tunnelLab) checkStop(t *testing.T, tunnel *Tunnel) {
 	t.Helper()
-	if err := errors.Join(d.Stop(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
+	if err := errors.Join(tunnel.Stop(t.Context(), l.env), tunnel.Stop(t.Context(), l.env)); err != nil {
 		t.Error(err)
 	}
-	for _, h := range []testHost{l.gw1, l.gw2} {
-		if links := h.must(t, `ip -o link | grep -cE 'tunnel|tun0|vpns0|ipsec0' || :`); strings.TrimSpace(links) != "0" {
-			t.Errorf("%s has %s interfaces left", h.Name, links)
+	for _, host := range []testHost{l.gw1, l.gw2} {
+		if links := host.must(t, `ip -o link | grep -cE 'tunnel|tun0|vpns0|ipsec0' || :`); strings.TrimSpace(links) != "0" {
+			t.Errorf("%s has %s interfaces left", host.Name, links)
 		}
-		if left := h.must(t, `ls "$1"`, agent.Scratch); strings.Contains(left, "tunnel") {
-			t.Errorf("%s has files left: %s", h.Name, left)
+		if left := host.must(t, `ls "$1"`, agent.Scratch); strings.Contains(left, "tunnel") {
+			t.Errorf("%s has files left: %s", host.Name, left)
 		}
-		for _, name := range h.processes(t) {
+		for _, name := range host.processes(t) {
 			if name != "sh" {
-				t.Errorf("%s has %s left", h.Name, name)
+				t.Errorf("%s has %s left", host.Name, name)
 			}
 		}
 	}
@@ -116,8 +118,7 @@ func (l *tunnelLab) checkStop(t *testing.T, d *Tunnel) {
 	})
 }
 
-// TestTunnelWhoseProgramEnds: the lab is told of a program that ends, nothing goes around the tunnel meanwhile, and
-// nothing is left behind.
+// TestTunnelWhoseProgramEnds: agent and FailedProof report a program that has ended, and Stop leaves nothing behind.
 func TestTunnelWhoseProgramEnds(t *testing.T) {
 	t.Parallel()
 	for name, program := range map[string]string{
@@ -126,57 +127,57 @@ func TestTunnelWhoseProgramEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newTunnel(name, 0)
-			skipUnsupported(t, d)
-			l := newTunnelLab(t, d)
-			startTunnel(t, d, l)
-			l.gw1.must(t, `kill -KILL $(pgrep -x "$1")`, program)
+			tunnel := newTunnel(name, 0)
+			skipUnsupported(t, tunnel)
+			lab := newTunnelLab(t, tunnel)
+			startTunnel(t, tunnel, lab)
+			lab.gw1.must(t, `kill -KILL $(pgrep -x "$1")`, program)
 			labtest.Await(t, "the program's end to be known", func() bool {
-				p, err := (daemon{host: l.gw1, name: program}).state(t.Context())
-				return err == nil && p.Ended && strings.Contains(p.Status, "killed")
+				process, err := (daemon{host: lab.gw1, name: program}).state(t.Context())
+				return err == nil && process.Ended && strings.Contains(process.Status, "killed")
 			})
 			labtest.Await(t, "the device to say so", func() bool {
-				text, err := d.FailedProof(t.Context(), l.env)
+				text, err := tunnel.FailedProof(t.Context(), lab.env)
 				return err == nil && strings.Contains(text, "gw1")
 			})
-			l.checkStop(t, d)
+			lab.checkStop(t, tunnel)
 		})
 	}
 }
 
-// TestTunnelOfAnotherMTU: a smaller one is what both ends are told of, and with a larger one packets are cut up on the
-// link between the gateways.
+// TestTunnelOfAnotherMTU: with a smaller MTU both gateways refuse longer packets, and with a larger one outer packets
+// are fragmented on the link between the gateways.
 func TestTunnelOfAnotherMTU(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for _, test := range []struct {
 		name   string
 		mtu    int
-		pieces []int // of a packet of that length
+		pieces []int // lengths of the outer packets for an inner packet of mtu bytes
 	}{
 		{"openvpn-aes-gcm", 1000, []int{1052}},
-		{"vxlan", 1500, []int{1500, 70}}, // the second one has an IP header of its own
+		{"vxlan", 1500, []int{1500, 70}}, // each fragment has an IP header
 		{"wireguard-go", 1500, []int{1500, 80}},
 	} {
-		t.Run(fmt.Sprintf("%s %d", c.name, c.mtu), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %d", test.name, test.mtu), func(t *testing.T) {
 			t.Parallel()
-			made, err := newVariant("other", 1, experiment.CustomDUT{Like: c.name, MTU: c.mtu}, nil)
+			made, err := newVariant("other", 1, experiment.CustomDUT{Like: test.name, MTU: test.mtu}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := made.(*Tunnel)
-			skipUnsupported(t, d)
-			l := newTunnelLab(t, d)
-			startTunnel(t, d, l)
-			if d.MTU() != c.mtu || !strings.Contains(d.Traits().About, fmt.Sprint(c.mtu)) {
-				t.Errorf("its MTU is %d: %s", d.MTU(), d.Traits().About)
+			tunnel := made.(*Tunnel)
+			skipUnsupported(t, tunnel)
+			lab := newTunnelLab(t, tunnel)
+			startTunnel(t, tunnel, lab)
+			if tunnel.MTU() != test.mtu || !strings.Contains(tunnel.Traits().About, fmt.Sprint(test.mtu)) {
+				t.Errorf("its MTU is %d: %s", tunnel.MTU(), tunnel.Traits().About)
 			}
-			if text, err := l.ping(t, c.mtu+1); err == nil || !strings.Contains(text, fmt.Sprint(c.mtu)) {
-				t.Errorf("a packet of %d bytes: %v: %s", c.mtu+1, err, text)
+			if text, err := lab.ping(t, test.mtu+1); err == nil || !strings.Contains(text, fmt.Sprint(test.mtu)) {
+				t.Errorf("a packet of %d bytes: %v: %s", test.mtu+1, err, text)
 			}
-			if got := l.outer(t, len(c.pieces), c.mtu); !slices.Equal(got, c.pieces) {
-				t.Errorf("a packet of %d bytes takes packets of %v, want %v", c.mtu, got, c.pieces)
+			if got := lab.outer(t, len(test.pieces), test.mtu); !slices.Equal(got, test.pieces) {
+				t.Errorf("a packet of %d bytes takes packets of %v, want %v", test.mtu, got, test.pieces)
 			}
-			l.checkTransfer(t)
+			lab.checkTransfer(t)
 		})
 	}
 	exp := &experiment.Experiment{Custom: map[string]experiment.CustomDUT{"x": {Like: "opennds", MTU: 1400}}}
@@ -192,83 +193,84 @@ const (
 	noHandshakeYet = `wg show ` + tunnelDev + ` latest-handshakes | grep -qv '	0$'`
 )
 
-// rekeyed has ocserv ask its client for new keys every few seconds.
-func rekeyed() wrongKeys {
-	return wrongKeys{file: "ocserv.conf", key: regexp.MustCompile(`predictable-ips = true`),
-		instead: "predictable-ips = true\nrekey-time = 2\nrekey-method = ssl"}
+// rekeyed has ocserv ask its client for new keys every 2 s.
+func rekeyed() editingHost {
+	return editingHost{file: "ocserv.conf", match: regexp.MustCompile(`predictable-ips = true`),
+		replacement: "predictable-ips = true\nrekey-time = 2\nrekey-method = ssl"}
 }
 
-// TestTunnelThatRenewsItsKeys: connections go on while the ends agree on new keys.
+// TestTunnelThatRenewsItsKeys: the tunnel carries connections while the gateways negotiate new keys.
 func TestTunnelThatRenewsItsKeys(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		settings wrongKeys // have it renew them
-		ask      string    // has the first gateway ask for it, between packets
-		on       int       // the gateway
-		shown    string    // succeeds there once there are new keys; or:
-		program  string    // that says so
+	for name, test := range map[string]struct {
+		settings editingHost // configures the programs to renew keys; or:
+		ask      string      // script on gw1 that asks for new keys
+		observer int         // gateway that shows the renewal: 0 for gw1, 1 for gw2
+		shown    string      // script that succeeds once there are new keys; or:
+		program  string      // the program whose log then contains says
 		says     string
 	}{
 		"openvpn-aes-gcm": {
-			settings: wrongKeys{file: "openvpn.conf", key: regexp.MustCompile(`verb 3`), instead: "verb 3\nreneg-pkts 40"},
-			program:  "openvpn", says: "TLS: soft reset"},
+			settings: editingHost{file: "openvpn.conf", match: regexp.MustCompile(`verb 3`),
+				replacement: "verb 3\nreneg-pkts 40"},
+			program: "openvpn", says: "TLS: soft reset"},
 		"ipsec-user-aes-gcm": {ask: `swanctl --rekey --child tunnel --uri unix://` + agent.Scratch + `/tunnel/vici`,
 			program: "charon", says: "closing CHILD_SA tunnel"},
-		// The end that forgets its peer has no keys until both have shaken hands again.
+		// A gateway that forgets its peer has no keys until the next handshake.
 		"wireguard-go":     {ask: forgetPeer, shown: noHandshakeYet},
 		"wireguard":        {ask: forgetPeer, shown: noHandshakeYet},
 		"openconnect-tls":  {settings: rekeyed(), program: "openconnect", says: "rekey due"},
 		"openconnect-dtls": {settings: rekeyed(), program: "openconnect", says: "rekey due"},
-		"ssh-w": {settings: wrongKeys{file: "sshd.conf", key: regexp.MustCompile(`PidFile none`),
-			instead: "PidFile none\nRekeyLimit 100K\nLogLevel DEBUG1"},
-			on: 1, program: "sshd", says: "rekey"},
+		"ssh-w": {settings: editingHost{file: "sshd.conf", match: regexp.MustCompile(`PidFile none`),
+			replacement: "PidFile none\nRekeyLimit 100K\nLogLevel DEBUG1"},
+			observer: 1, program: "sshd", says: "rekey"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newTunnel(name, 0)
-			skipUnsupported(t, d)
-			l := newTunnelLab(t, d)
-			if c.settings.file != "" {
+			tunnel := newTunnel(name, 0)
+			skipUnsupported(t, tunnel)
+			lab := newTunnelLab(t, tunnel)
+			if test.settings.file != "" {
 				for _, gateway := range []string{"gw1", "gw2"} {
-					settings := c.settings
-					settings.Host = l.env.Hosts[gateway]
-					l.env.Hosts[gateway] = settings
+					settings := test.settings
+					settings.Host = lab.env.Hosts[gateway]
+					lab.env.Hosts[gateway] = settings
 				}
 			}
-			startTunnel(t, d, l)
+			startTunnel(t, tunnel, lab)
 			labtest.Await(t, "new keys", func() bool {
-				l.gw1.must(t, c.ask)
-				l.checkTransfer(t)
-				gateway := []testHost{l.gw1, l.gw2}[c.on]
-				if c.shown != "" {
-					_, err := gateway.Run(t.Context(), agent.Command{Argv: []string{"sh", "-ec", c.shown}})
+				lab.gw1.must(t, test.ask)
+				lab.checkTransfer(t)
+				gateway := []testHost{lab.gw1, lab.gw2}[test.observer]
+				if test.shown != "" {
+					_, err := gateway.Run(t.Context(), agent.Command{Argv: []string{"sh", "-ec", test.shown}})
 					return err == nil
 				}
-				return strings.Contains(gateway.must(t, `cat "$1"`, path.Join(agent.Disk, c.program+".log")), c.says)
+				return strings.Contains(gateway.must(t, `cat "$1"`, path.Join(agent.Disk, test.program+".log")), test.says)
 			})
-			l.checkProof(t, d)
-			l.checkStop(t, d)
+			lab.checkProof(t, tunnel)
+			lab.checkStop(t, tunnel)
 		})
 	}
 }
 
-// TestTunnelThatIsMadeAnew: a client that connects once more, as for new keys where ocserv asks for a new tunnel, has
-// another interface at the server, without the lab's routes: the lab is told, and nothing is left behind.
+// TestTunnelThatIsMadeAnew: when the client reconnects, the server makes another interface, which has none of the lab's
+// routes. FailedProof reports it, and Stop leaves nothing behind.
 func TestTunnelThatIsMadeAnew(t *testing.T) {
 	t.Parallel()
-	d := newTunnel("openconnect-dtls", 0)
-	skipUnsupported(t, d)
-	l := newTunnelLab(t, d)
-	startTunnel(t, d, l)
-	l.gw1.must(t, `kill -USR2 $(pgrep -x openconnect)`)
+	tunnel := newTunnel("openconnect-dtls", 0)
+	skipUnsupported(t, tunnel)
+	lab := newTunnelLab(t, tunnel)
+	startTunnel(t, tunnel, lab)
+	lab.gw1.must(t, `kill -USR2 $(pgrep -x openconnect)`)
 	labtest.Await(t, "the device to say so", func() bool {
-		text, err := d.FailedProof(t.Context(), l.env)
+		text, err := tunnel.FailedProof(t.Context(), lab.env)
 		return err == nil && strings.Contains(text, "gw2")
 	})
-	l.checkStop(t, d)
+	lab.checkStop(t, tunnel)
 }
 
-// shortQueue is a gateway whose openconnect has room for one packet.
+// shortQueue is a gateway whose openconnect queues one packet at most.
 type shortQueue struct{ Host }
 
 func (h shortQueue) Spawn(ctx context.Context, cmd agent.Command) error {
@@ -279,18 +281,18 @@ func (h shortQueue) Spawn(ctx context.Context, cmd agent.Command) error {
 	return h.Host.Spawn(ctx, cmd)
 }
 
-// TestTunnelBesideDTLS: packets that take the TCP connection of a tunnel with DTLS, because the UDP socket is full, are
-// told of at the next look, and not again.
+// TestTunnelBesideDTLS: with a full UDP socket, packets of a DTLS tunnel take its TCP connection. The next FailedProof
+// reports them, and the one after it does not.
 func TestTunnelBesideDTLS(t *testing.T) {
 	t.Parallel()
-	d := newTunnel("openconnect-dtls", 0)
-	skipUnsupported(t, d)
-	l := newTunnelLab(t, d)
-	l.env.Hosts["gw1"] = shortQueue{l.env.Hosts["gw1"]}
-	startTunnel(t, d, l)
+	tunnel := newTunnel("openconnect-dtls", 0)
+	skipUnsupported(t, tunnel)
+	lab := newTunnelLab(t, tunnel)
+	lab.env.Hosts["gw1"] = shortQueue{lab.env.Hosts["gw1"]}
+	startTunnel(t, tunnel, lab)
 	look := func() string {
 		t.Helper()
-		text, err := d.FailedProof(t.Context(), l.env)
+		text, err := tunnel.FailedProof(t.Context(), lab.env)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,10 +302,10 @@ func TestTunnelBesideDTLS(t *testing.T) {
 		t.Errorf("nothing has been sent, and it says %q", text)
 	}
 	labtest.Await(t, "a look that tells of it", func() bool {
-		l.gw1.must(t, `ping -q -f -l 300 -c 1000 -s 1300 -w 5 -I "$1" "$2" || :`, l.env.Gateway.String(),
-			l.env.ServerIP.String())
+		lab.gw1.must(t, `ping -q -f -l 300 -c 1000 -s 1300 -w 5 -I "$1" "$2" || :`, lab.env.Gateway.String(),
+			lab.env.ServerIP.String())
 		return strings.Contains(look(), "took its TCP connection")
 	})
 	labtest.Await(t, "a look that counts from the last one", func() bool { return look() == "" })
-	l.checkStop(t, d)
+	lab.checkStop(t, tunnel)
 }

@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// identity is a key of one start with a certificate that it has signed itself, both PEM. Peers know it by its hashes.
+// identity is a key with a self-signed certificate, both in PEM, made for one start. Peers check one of the hashes.
 type identity struct {
 	certificate, key string
 	fingerprint      string // SHA-256 of the certificate: "AB:CD:…"
 	pin              string // SHA-256 of the public key, base64 (RFC 7469)
 }
 
-// newIdentity makes an identity (ECDSA, P-256) of a name that is valid for a day around now.
+// newIdentity makes an identity (ECDSA, P-256) for a name. It is valid from an hour ago for 25 hours.
 func newIdentity(name string) (id identity, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -61,7 +61,7 @@ func inPEM(kind string, data []byte) string {
 	return buf.String()
 }
 
-// withColons writes bytes as hexadecimal numbers: "AB:CD".
+// withColons formats bytes in hexadecimal: "AB:CD".
 func withColons(b []byte) string {
 	var list []string
 	for i := range b {

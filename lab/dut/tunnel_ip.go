@@ -6,8 +6,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// softirqThreads are the kernel's threads that work for a tunnel in the kernel. Its packets wait in queues of their own
-// when they are unpacked (net/core/gro_cells.c), and are ciphered by workers where that cannot be done at once.
+// softirqThreads are the kernel's threads that work for a tunnel in the kernel. ksoftirqd takes unpacked packets from
+// their queue (net/core/gro_cells.c), and kworker encrypts and decrypts when the receiving thread cannot.
 var softirqThreads = []string{"kworker", "ksoftirqd"}
 
 // ipTunnels are tunnels of the kernel that do not encrypt.
@@ -27,7 +27,7 @@ var ipTunnels = map[string]func() tunnelKind{
 	},
 }
 
-// ipTunnel is a tunnel that one command makes at each gateway. The ends have nothing to agree on.
+// ipTunnel is a tunnel that one command makes on each gateway. The gateways negotiate nothing.
 func ipTunnel(about string, feature machine.Feature, script string, headers ...Header) tunnelKind {
 	return tunnelKind{
 		about:         about + ", Linux",
@@ -36,7 +36,10 @@ func ipTunnel(about string, feature machine.Feature, script string, headers ...H
 		encapsulation: Encapsulation{Headers: headers},
 		up: func(ctx context.Context, t *Tunnel) error {
 			return t.onBothGateways(
-				ctx, func(ctx context.Context, e *end) error { e.dev = tunnelDev; return e.run(ctx, script) })
+				ctx, func(ctx context.Context, gateway *end) error {
+					gateway.dev = tunnelDev
+					return gateway.run(ctx, script)
+				})
 		},
 	}
 }

@@ -13,14 +13,14 @@ var (
 	espTrailer = Header{Name: "trailer", Bytes: 2, Padded: true} // length of the padding and next header
 )
 
-// espCipher is one way for ESP to encrypt.
+// espCipher is a cipher of ESP.
 type espCipher struct {
 	about    string
-	proposal string // strongSwan's name of it
+	proposal string // its name in strongSwan
 	feature  machine.Feature
-	kernel   string // the kernel's name of it
-	iv, icv  int    // bytes
-	block    int    // the padding's multiple
+	kernel   string // its name in the kernel
+	iv, icv  int    // lengths in bytes
+	block    int    // ESP pads to a multiple of this many bytes
 }
 
 var (
@@ -32,7 +32,7 @@ var (
 		"Blowfish-128-CBC with HMAC-SHA1-96", "blowfish128-sha1", machine.ESPBlowfish, "cbc(blowfish)", 8, 12, 8}
 )
 
-// encapsulation is ESP in tunnel mode, behind some headers.
+// encapsulation describes ESP in tunnel mode. headers stand before ESP's.
 func (c espCipher) encapsulation(headers ...Header) Encapsulation {
 	headers = append(headers, espHeader)
 	if c.iv > 0 {
@@ -54,35 +54,35 @@ var ipsecTunnels = map[string]func() tunnelKind{
 	"ipsec-blowfish":     func() tunnelKind { return ipsec(espBlowfish) },
 }
 
-// ipsec is a tunnel of the kernel whose keys strongSwan agrees on. The kernel's list of associations says whether it is
-// there.
-func ipsec(c espCipher) tunnelKind {
+// ipsec is a tunnel of the kernel whose keys strongSwan negotiates.
+func ipsec(cipher espCipher) tunnelKind {
 	return tunnelKind{
-		about: "IPsec (ESP) in the kernel, " + c.about + ", strongSwan 5 (IKEv2)",
+		about: "IPsec (ESP) in the kernel, " + cipher.about + ", strongSwan 5 (IKEv2)",
 		needs: append(
-			[]Need{{Program: "ip", Package: "iproute2", Why: "looking at the tunnel", Feature: c.feature}}, charonNeeds...),
+			[]Need{{Program: "ip", Package: "iproute2", Why: "looking at the tunnel", Feature: cipher.feature}}, charonNeeds...),
 		kernelThreads: softirqThreads,
-		encapsulation: c.encapsulation(ipv4),
-		up:            func(ctx context.Context, t *Tunnel) error { return (charon{cipher: c}).up(ctx, t) },
+		encapsulation: cipher.encapsulation(ipv4),
+		up:            func(ctx context.Context, t *Tunnel) error { return (charon{cipher: cipher}).up(ctx, t) },
 		undo:          charonUndo + flushIPsec,
-		intact:        espIntact(c.kernel),
+		intact:        espIntact(cipher.kernel),
 	}
 }
 
-// flushIPsec removes associations and policies, which outlive the program that made them.
+// flushIPsec removes the kernel's associations and policies, which remain after strongSwan has ended.
 const flushIPsec = `
 ip xfrm policy flush; ip xfrm state flush`
 
-// espIntact looks for associations both ways.
+// espIntact is a script (see tunnelKind.intact) that fails unless the kernel has two associations of the cipher, one
+// for each direction.
 func espIntact(cipher string) string {
 	return fmt.Sprintf(
 		`[ "$(ip xfrm state | grep -cF '%s')" -ge 2 ] || { echo 'it has not two associations of %[1]s'; exit 1; }`, cipher)
 }
 
-// ipsecNull is a tunnel of two fixed associations that neither encrypt nor authenticate (RFC 2410): ESP's form alone.
-// strongSwan agrees on no such thing.
+// ipsecNull is a tunnel of two fixed associations that neither encrypt nor authenticate (RFC 2410): it adds ESP's
+// headers only. strongSwan refuses to negotiate it.
 func ipsecNull() tunnelKind {
-	c := espCipher{kernel: "cipher_null", block: 4}
+	cipher := espCipher{kernel: "cipher_null", block: 4}
 	const associations = `
 sa() { ip xfrm state add src "$1" dst "$2" proto esp spi "$3" reqid 1 mode tunnel auth digest_null '' enc cipher_null ''; }
 policy() { ip xfrm policy add src "$2" dst "$3" dir "$1" tmpl src "$4" dst "$5" proto esp reqid 1 mode tunnel; }
@@ -92,13 +92,14 @@ policy out "$NEAR" "$NET" "$OUTER" "$PEER"; policy in "$NET" "$NEAR" "$PEER" "$O
 		about:         "IPsec (ESP) in the kernel, no encryption, no authentication, fixed associations",
 		needs:         []Need{{Program: "ip", Package: "iproute2", Why: "making the tunnel", Feature: machine.ESPNull}},
 		kernelThreads: softirqThreads,
-		encapsulation: c.encapsulation(ipv4),
+		encapsulation: cipher.encapsulation(ipv4),
 		up: func(ctx context.Context, t *Tunnel) error {
-			return t.onBothGateways(ctx, func(ctx context.Context, e *end) error {
-				return e.run(ctx, associations, fmt.Sprintf("OUT=0x100%d", e.number), fmt.Sprintf("IN=0x100%d", e.peer.number))
+			return t.onBothGateways(ctx, func(ctx context.Context, gateway *end) error {
+				return gateway.run(ctx, associations, fmt.Sprintf("OUT=0x100%d", gateway.number),
+					fmt.Sprintf("IN=0x100%d", gateway.peer.number))
 			})
 		},
 		undo:   flushIPsec,
-		intact: espIntact(c.kernel),
+		intact: espIntact(cipher.kernel),
 	}
 }

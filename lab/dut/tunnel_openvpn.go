@@ -13,7 +13,7 @@ import (
 // tunFeature is the kernel's interface to tunnels in user space.
 const tunFeature = machine.TUN
 
-// openvpnTunnels are OpenVPN 2.6 over UDP, in its mode for two peers. "blowfish" is study 4's cipher.
+// openvpnTunnels are OpenVPN 2.6 over UDP, between two peers. Study 4 used Blowfish.
 var openvpnTunnels = map[string]func() tunnelKind{
 	"openvpn-none": func() tunnelKind {
 		return openvpn("no encryption, no authentication", openvpnNone, "cipher none", "auth none")
@@ -34,7 +34,7 @@ var (
 
 	openvpnNone = Encapsulation{Headers: []Header{ipv4, udp, openvpnOpcode, openvpnPacketID}}
 	openvpnAEAD = Encapsulation{Headers: []Header{ipv4, udp, openvpnOpcode, openvpnPacketID, {Name: "tag", Bytes: 16}}}
-	// PKCS #7 fills up by at least one byte.
+	// PKCS #7 pads by at least one byte.
 	openvpnBlowfish = Encapsulation{
 		Headers: []Header{ipv4, udp, openvpnOpcode, {Name: "HMAC-SHA1", Bytes: 20}, {Name: "IV", Bytes: 8}, {
 			Name: "packet number", Bytes: 4, Padded: true}},
@@ -42,18 +42,18 @@ var (
 	}
 )
 
-func openvpn(about string, e Encapsulation, options ...string) tunnelKind {
+func openvpn(about string, encapsulation Encapsulation, options ...string) tunnelKind {
 	options = append(options, "data-ciphers "+strings.TrimPrefix(options[0], "cipher "), "disable-dco")
 	return tunnelKind{
 		about:         "OpenVPN 2.6 (UDP), " + about,
 		needs:         []Need{{Program: "openvpn", Package: "openvpn", Why: "the tunnel", Feature: tunFeature}},
-		encapsulation: e,
+		encapsulation: encapsulation,
 		up:            func(ctx context.Context, t *Tunnel) error { return startOpenVPN(ctx, t, options) },
 	}
 }
 
-// openvpnDCO has the kernel encrypt (data channel offload). The module is not one of Debian's kernel: it is built on
-// the machine.
+// openvpnDCO is OpenVPN whose data packets the kernel encrypts (data channel offload). Debian's kernel does not contain
+// the module ovpn-dco: it is built on the machine.
 func openvpnDCO() tunnelKind {
 	return tunnelKind{
 		about:         "OpenVPN 2.6 (UDP), AES-256-GCM in the kernel (ovpn-dco)",
@@ -64,8 +64,8 @@ func openvpnDCO() tunnelKind {
 			if err := startOpenVPN(ctx, t, []string{"cipher AES-256-GCM", "data-ciphers AES-256-GCM"}); err != nil {
 				return err
 			}
-			// Without the module, or with an option that it does not know, OpenVPN goes on in user space.
-			return t.onBothGateways(ctx, func(ctx context.Context, e *end) error { return e.run(ctx, dcoIntact) })
+			// OpenVPN encrypts in user space when it lacks the module or has an option that the module does not support.
+			return t.onBothGateways(ctx, func(ctx context.Context, gateway *end) error { return gateway.run(ctx, dcoIntact) })
 		},
 		intact: dcoIntact,
 	}
@@ -73,38 +73,41 @@ func openvpnDCO() tunnelKind {
 
 const dcoIntact = `ip -d link show dev "$DEV" | grep -q ovpn-dco || { echo 'its interface is not of ovpn-dco'; exit 1; }`
 
-// startOpenVPN starts both ends, which know each other by the fingerprints of certificates of this start.
+// startOpenVPN starts OpenVPN on both gateways. They authenticate each other by the fingerprints of certificates that
+// are made for this start.
 func startOpenVPN(ctx context.Context, t *Tunnel, options []string) error {
 	ids := map[*end]identity{}
-	for _, e := range t.ends {
-		id, err := newIdentity(e.name)
+	for _, gateway := range t.ends {
+		id, err := newIdentity(gateway.name)
 		if err != nil {
 			return err
 		}
-		ids[e] = id
+		ids[gateway] = id
 	}
-	return t.onBothGateways(ctx, func(ctx context.Context, e *end) error {
-		e.dev = tunnelDev
-		if err := e.write(ctx, "openvpn.conf", openvpnConfig(e, ids[e], ids[e.peer], options)); err != nil {
+	return t.onBothGateways(ctx, func(ctx context.Context, gateway *end) error {
+		gateway.dev = tunnelDev
+		if err := gateway.write(ctx, "openvpn.conf",
+			openvpnConfig(gateway, ids[gateway], ids[gateway.peer], options)); err != nil {
 			return err
 		}
-		d, err := e.start(ctx, "openvpn", "openvpn", "--config", e.dir+"/openvpn.conf")
+		program, err := gateway.start(ctx, "openvpn", "openvpn", "--config", gateway.dir+"/openvpn.conf")
 		if err != nil {
 			return err
 		}
-		if err := d.awaitAgreement(ctx, []string{"Initialization Sequence Completed"}, "TLS Error: ", "AUTH_FAILED",
+		if err := program.awaitAgreement(ctx, []string{"Initialization Sequence Completed"}, "TLS Error: ", "AUTH_FAILED",
 			"Exiting due to fatal error"); err != nil {
-			return fmt.Errorf("%s: %w", e.name, err)
+			return fmt.Errorf("%s: %w", gateway.name, err)
 		}
 		return nil
 	})
 }
 
-// openvpnConfig is the configuration of one end. Keys are renewed after an hour, which is longer than a block; the
-// limit of bytes that OpenVPN has for Blowfish would renew them every few seconds.
-func openvpnConfig(e *end, own, peer identity, options []string) string {
+// openvpnConfig returns the configuration of one gateway. OpenVPN renews keys after an hour, which is longer than a
+// block. reneg-bytes 0 (see openvpnTunnels) switches off the limit of bytes for Blowfish, which would renew keys every
+// few seconds.
+func openvpnConfig(gateway *end, own, peer identity, options []string) string {
 	role := "tls-server\ndh none"
-	if e.number == 2 {
+	if gateway.number == 2 {
 		role = "tls-client"
 	}
 	return fmt.Sprintf(`dev %s
@@ -126,26 +129,28 @@ peer-fingerprint %s
 %s</cert>
 <key>
 %s</key>
-`, tunnelDev, e.outer, e.peer.outer, e.inner, e.peer.inner, e.mtu, role, strings.Join(options, "\n"), peer.fingerprint,
+`, tunnelDev, gateway.outer, gateway.peer.outer, gateway.inner, gateway.peer.inner, gateway.mtu, role,
+		strings.Join(options, "\n"), peer.fingerprint,
 		own.certificate, own.key)
 }
 
-// awaitAgreement returns once the daemon has printed one of the texts that say that it agrees with its peer, and ends
-// at the first text of refusals.
+// awaitAgreement returns nil once the daemon has printed one of texts: it agrees with its peer on keys. It returns an
+// error once the daemon has printed one of refusals.
 func (d daemon) awaitAgreement(ctx context.Context, texts []string, refusals ...string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	message, err := d.pollUntil(ctx, func() error {
-		p, err := d.state(ctx)
+		process, err := d.state(ctx)
 		if err != nil {
 			return err
 		}
 		for _, refusal := range refusals {
-			if strings.Contains(p.Output, refusal) {
+			if strings.Contains(process.Output, refusal) {
 				cancel(errors.New("it refuses the other gateway, or is refused by it"))
 			}
 		}
-		if p.Ended || !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(p.Output, text) }) {
+		if process.Ended || !slices.ContainsFunc(texts,
+			func(text string) bool { return strings.Contains(process.Output, text) }) {
 			return errors.New("not yet")
 		}
 		return nil

@@ -16,19 +16,19 @@ import (
 	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
-// tunnelLab is pc1 – gw1 – gw2 – pc2.
+// tunnelLab is the topology "tunnel": pc1 – gw1 – gw2 – pc2.
 type tunnelLab struct {
 	pc1, gw1, gw2, pc2 testHost
 	env                Env
 }
 
-func newTunnelLab(t testing.TB, d DUT) *tunnelLab {
+func newTunnelLab(t testing.TB, device DUT) *tunnelLab {
 	t.Helper()
 	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab, err := topology.Tunnel(topology.Spec{NoTxChecksum: d.Traits().NoTxChecksum}).Build(t.Context(), local, "a")
+	lab, err := topology.Tunnel(topology.Spec{NoTxChecksum: device.Traits().NoTxChecksum}).Build(t.Context(), local, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,20 +44,21 @@ func newTunnelLab(t testing.TB, d DUT) *tunnelLab {
 	return l
 }
 
-// state is what a tunnel may change on the gateways, but for the files of /etc.
+// state describes what a tunnel may change on the gateways, except for the files of /etc.
 func (l *tunnelLab) state(t *testing.T) string {
 	t.Helper()
 	const look = `ip -o addr show scope global; ip -o link | cut -d' ' -f2; ip route show table all; ip rule
 ip xfrm state 2>/dev/null || :; ip xfrm policy 2>/dev/null || :; find "$1" -path "$1/*" ! -name '*.log'
 ps -eo pid=,comm= | awk '$1 != 1 && $2 != "ps" && $2 != "awk" && $2 != "sh" {print $2}'`
 	var text string
-	for _, h := range []testHost{l.gw1, l.gw2} {
-		text += h.Name + "\n" + h.must(t, look, agent.Scratch)
+	for _, host := range []testHost{l.gw1, l.gw2} {
+		text += host.Name + "\n" + host.must(t, look, agent.Scratch)
 	}
 	return text
 }
 
-// ping sends one packet of that length from the first gateway to the server, which answers.
+// ping sends one packet of length bytes, with its IP header, from gw1 to the server and waits for the answer. It
+// returns ping's output.
 func (l *tunnelLab) ping(t *testing.T, length int) (string, error) {
 	t.Helper()
 	out, err := l.gw1.Run(t.Context(), agent.Command{Argv: []string{
@@ -67,14 +68,14 @@ func (l *tunnelLab) ping(t *testing.T, length int) (string, error) {
 	return out.Stdout + out.Stderr, err
 }
 
-var packetLength = regexp.MustCompile(`(?m)^\d.*, length (\d+)\)`) // lines about what is inside are indented
+var packetLength = regexp.MustCompile(`(?m)^\d.*, length (\d+)\)`) // tcpdump indents the lines about inner packets
 
-// outer is the length of each packet on the link between the gateways while packets of some lengths go through the
-// tunnel, whose outer ones are n.
+// outer pings through the tunnel with packets of the inner lengths, and returns the lengths of the first n packets that
+// gw1 sends on the link between the gateways.
 func (l *tunnelLab) outer(t *testing.T, n int, inner ...int) (lengths []int) {
 	t.Helper()
 	port := l.env.Port("outer1")
-	// Without empty acknowledgements.
+	// The filter leaves out TCP acknowledgements without data.
 	const filter = `ip and not (ip[9] = 6 and ip[2:2] - (ip[0] & 0xf) * 4 - ((ip[(ip[0] & 0xf) * 4 + 12] & 0xf0) >> 2) = 0)`
 	capture := []string{
 		"tcpdump", "--immediate-mode", "-l", "-nn", "-v", "-Q", "out", "-i", port, "-c", strconv.Itoa(n), filter}
@@ -91,21 +92,21 @@ func (l *tunnelLab) outer(t *testing.T, n int, inner ...int) (lengths []int) {
 		}
 	}
 	labtest.Await(t, "the capture's end", func() bool {
-		p, err := program.state(t.Context())
-		return err != nil || p.Ended
+		process, err := program.state(t.Context())
+		return err != nil || process.Ended
 	})
-	p, err := l.gw1.End(t.Context(), agent.Ending{Name: "capture"})
+	process, err := l.gw1.End(t.Context(), agent.Ending{Name: "capture"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, match := range packetLength.FindAllStringSubmatch(p.Output, -1) {
+	for _, match := range packetLength.FindAllStringSubmatch(process.Output, -1) {
 		n, _ := strconv.Atoi(match[1]) // digits
 		lengths = append(lengths, n)
 	}
 	return lengths
 }
 
-// checkTransfer sends a megabyte over TCP from client to server.
+// checkTransfer sends a megabyte over TCP from pc1 to pc2.
 func (l *tunnelLab) checkTransfer(t *testing.T) {
 	t.Helper()
 	listen := agent.Command{
@@ -123,40 +124,41 @@ func (l *tunnelLab) checkTransfer(t *testing.T) {
 	}
 }
 
-// startTunnel starts a device, and ends it with the test.
-func startTunnel(t *testing.T, d DUT, l *tunnelLab) {
+// startTunnel starts a device.
+func startTunnel(t *testing.T, device DUT, lab *tunnelLab) {
 	t.Helper()
 	start := time.Now()
-	if err := d.Start(t.Context(), l.env); err != nil {
+	if err := device.Start(t.Context(), lab.env); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("ready after %v", time.Since(start).Round(time.Millisecond))
 }
 
-// TestTunnels has each tunnel in user space, and VXLAN, carry packets and takes it away.
+// TestTunnels checks each tunnel in user space, and VXLAN, in a lab of its own.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	for _, name := range tunnels() {
-		if d := newTunnel(name, 0); d.kernelThreads == nil || name == "vxlan" {
+		if tunnel := newTunnel(name, 0); tunnel.kernelThreads == nil || name == "vxlan" {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				skipUnsupported(t, d)
-				newTunnelLab(t, d).checkTunnel(t, d, 40, 41, 43, 47, 64, 100, 577, 1000, d.MTU()-3, d.MTU()-1, d.MTU())
+				skipUnsupported(t, tunnel)
+				newTunnelLab(t, tunnel).checkTunnel(t, tunnel, 40, 41, 43, 47, 64, 100, 577, 1000, tunnel.MTU()-3, tunnel.MTU()-1,
+					tunnel.MTU())
 			})
 		}
 	}
 }
 
-// TestTunnelsOfTheKernel does the same with the others, one after the other in one lab: they are tried on an emulated
-// CPU, where a lab takes long.
+// TestTunnelsOfTheKernel checks the other tunnels one after the other in one lab: they are also tested on an emulated
+// CPU, where building a lab takes long.
 func TestTunnelsOfTheKernel(t *testing.T) {
 	t.Parallel()
-	var l *tunnelLab
+	var lab *tunnelLab
 	for _, name := range tunnels() {
-		if d := newTunnel(name, 0); d.kernelThreads != nil && name != "vxlan" {
-			missing := checkSupported(t, d)
-			if l == nil && missing == nil {
-				l = newTunnelLab(t, d)
+		if tunnel := newTunnel(name, 0); tunnel.kernelThreads != nil && name != "vxlan" {
+			missing := checkSupported(t, tunnel)
+			if lab == nil && missing == nil {
+				lab = newTunnelLab(t, tunnel)
 			}
 			t.Run(name, func(t *testing.T) {
 				if errors.Is(missing, ErrNotSupported) {
@@ -165,46 +167,47 @@ func TestTunnelsOfTheKernel(t *testing.T) {
 				if missing != nil {
 					t.Fatal(missing)
 				}
-				l.checkTunnel(t, d, 41, 100, d.MTU())
+				lab.checkTunnel(t, tunnel, 41, 100, tunnel.MTU())
 			})
 		}
 	}
 }
 
-// checkProof has a device say that it is as it was made. Packets of a tunnel with DTLS may take its TCP connection,
-// which one look tells of: while DTLS shakes hands anew, and on a busy machine, where its UDP socket is full.
-func (l *tunnelLab) checkProof(t *testing.T, d *Tunnel) {
+// checkProof checks that FailedProof finds no fault. Packets of a tunnel with DTLS may take its TCP connection during a
+// DTLS handshake, or when a busy machine has filled the UDP socket. One FailedProof reports that, the next one must
+// not.
+func (l *tunnelLab) checkProof(t *testing.T, tunnel *Tunnel) {
 	t.Helper()
-	failure, err := d.FailedProof(t.Context(), l.env)
+	failure, err := tunnel.FailedProof(t.Context(), l.env)
 	if strings.Contains(failure, "took its TCP connection") {
-		failure, err = d.FailedProof(t.Context(), l.env)
+		failure, err = tunnel.FailedProof(t.Context(), l.env)
 	}
 	if failure != "" || err != nil {
 		t.Errorf("it is said to be %q: %v", failure, err)
 	}
 }
 
-// checkTunnel has a tunnel carry packets of some lengths, whose outer ones are to be those of its formula, and a
-// connection, and takes it away.
-func (l *tunnelLab) checkTunnel(t *testing.T, d *Tunnel, inner ...int) {
+// checkTunnel starts a tunnel and sends packets of the inner lengths and a TCP transfer through it. The outer packets
+// must have the lengths that Encapsulation.Outer computes. Stop must restore the gateways' state.
+func (l *tunnelLab) checkTunnel(t *testing.T, tunnel *Tunnel, inner ...int) {
 	t.Helper()
 	before := l.state(t)
-	startTunnel(t, d, l)
-	mtu, e := d.MTU(), d.Encapsulation()
+	startTunnel(t, tunnel, l)
+	mtu, encapsulation := tunnel.MTU(), tunnel.Encapsulation()
 	var want []int
 	for _, length := range inner {
-		want = append(want, e.Outer(length, mtu))
+		want = append(want, encapsulation.Outer(length, mtu))
 	}
 	if got := l.outer(t, len(inner), inner...); !slices.Equal(got, want) {
-		t.Errorf("packets of %v take\n%v,\n%v by the formula: %s", inner, got, want, e)
+		t.Errorf("packets of %v take\n%v,\n%v by the formula: %s", inner, got, want, encapsulation)
 	}
 	if text, err := l.ping(t, mtu+1); err == nil || !strings.Contains(text, fmt.Sprint(mtu)) {
 		t.Errorf("a packet of %d bytes, with an MTU of %d: %v: %s", mtu+1, mtu, err, text)
 	}
 	l.checkTransfer(t)
-	l.checkProof(t, d)
+	l.checkProof(t, tunnel)
 	start := time.Now()
-	if err := errors.Join(d.Stop(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
+	if err := errors.Join(tunnel.Stop(t.Context(), l.env), tunnel.Stop(t.Context(), l.env)); err != nil {
 		t.Error(err)
 	}
 	t.Logf("gone after %v", time.Since(start).Round(time.Millisecond))

@@ -14,28 +14,28 @@ import (
 // wireguardTunnels are WireGuard in the kernel and in user space.
 var wireguardTunnels = map[string]func() tunnelKind{
 	"wireguard": func() tunnelKind {
-		k := wireguard("WireGuard in the kernel", `ip link add "$DEV" type wireguard`,
+		kind := wireguard("WireGuard in the kernel", `ip link add "$DEV" type wireguard`,
 			Need{Program: "ip", Package: "iproute2", Why: "making the tunnel", Feature: machine.WireGuard})
-		k.kernelThreads = softirqThreads
-		return k
+		kind.kernelThreads = softirqThreads
+		return kind
 	},
 	"wireguard-go": func() tunnelKind {
-		k := wireguard("WireGuard in user space, wireguard-go", "",
+		kind := wireguard("WireGuard in user space, wireguard-go", "",
 			Need{Program: "wireguard-go", Package: "wireguard-go", Why: "the tunnel", Feature: tunFeature})
-		k.needs = append(k.needs, Need{Program: "ss", Package: "iproute2", Why: "seeing it listen"})
-		return k
+		kind.needs = append(kind.needs, Need{Program: "ss", Package: "iproute2", Why: "seeing it listen"})
+		return kind
 	},
 }
 
-// wireguardRekey is how often the ends of a tunnel that carries packets agree on new keys: REKEY_AFTER_TIME of
-// WireGuard's paper (6.1), which cannot be chosen.
+// wireguardRekey is the interval at which the ends of a tunnel in use negotiate new keys: the constant REKEY_AFTER_TIME
+// of WireGuard's paper (6.1).
 const wireguardRekey = 2 * time.Minute
 
-// wireguardPort is WireGuard's usual one.
+// wireguardPort is WireGuard's usual port.
 const wireguardPort = 51820
 
-// wireguard is a tunnel whose interface a script makes, or wireguard-go where it is empty. Its data packets are those
-// of the paper, 5.4.6.
+// wireguard is a WireGuard tunnel. script makes its interface; when it is empty, wireguard-go does. The paper describes
+// data packets in 5.4.6.
 func wireguard(about, script string, program Need) tunnelKind {
 	return tunnelKind{
 		about:        about,
@@ -46,42 +46,45 @@ func wireguard(about, script string, program Need) tunnelKind {
 			Pad:     Pad{To: 16, ByMTU: true},
 		},
 		up: func(ctx context.Context, t *Tunnel) error { return startWireGuard(ctx, t, script) },
-		// The ends shake hands with the first packet, so there is nothing before it to wait for.
+		// up does not wait for a handshake: the first packet triggers it.
 		intact: `wg show "$DEV" latest-handshakes | grep -qv '	0$' || { echo 'it has not shaken hands with the other gateway'; exit 1; }`,
 	}
 }
 
 func startWireGuard(ctx context.Context, t *Tunnel, script string) error {
 	keys := map[*end]*ecdh.PrivateKey{}
-	for _, e := range t.ends {
+	for _, gateway := range t.ends {
 		key, err := ecdh.X25519().GenerateKey(rand.Reader)
 		if err != nil {
-			return fmt.Errorf("making a key for %s: %w", e.name, err)
+			return fmt.Errorf("making a key for %s: %w", gateway.name, err)
 		}
-		keys[e] = key
+		keys[gateway] = key
 	}
-	return t.onBothGateways(ctx, func(ctx context.Context, e *end) error {
-		e.dev = tunnelDev
-		if err := e.write(ctx, "wireguard.conf", wireguardConfig(e, keys[e], keys[e.peer].PublicKey())); err != nil {
+	return t.onBothGateways(ctx, func(ctx context.Context, gateway *end) error {
+		gateway.dev = tunnelDev
+		if err := gateway.write(ctx, "wireguard.conf",
+			wireguardConfig(gateway, keys[gateway], keys[gateway.peer].PublicKey())); err != nil {
 			return err
 		}
 		if script == "" {
-			// of handshakes, not of packets
-			d, err := e.start(ctx, "wireguard-go", "env", "LOG_LEVEL=verbose", "wireguard-go", "--foreground", tunnelDev)
+			// The level verbose logs handshakes, not packets.
+			program, err := gateway.start(ctx, "wireguard-go", "env", "LOG_LEVEL=verbose", "wireguard-go", "--foreground",
+				tunnelDev)
 			if err != nil {
 				return err
 			}
-			// Not by asking it: wg removes a socket that does not listen yet, and then the program ends.
-			if err := d.await(ctx, probe{"it has no control socket", "ss -Hlx | grep -q /wireguard/" + tunnelDev}); err != nil {
-				return fmt.Errorf("%s: %w", e.name, err)
+			// wg is no probe: it removes a socket that does not listen yet, and wireguard-go then ends.
+			if err := program.await(ctx,
+				probe{"it has no control socket", "ss -Hlx | grep -q /wireguard/" + tunnelDev}); err != nil {
+				return fmt.Errorf("%s: %w", gateway.name, err)
 			}
 		}
-		return e.run(ctx, script+"\n"+`wg setconf "$DEV" "$DIR/wireguard.conf"`)
+		return gateway.run(ctx, script+"\n"+`wg setconf "$DEV" "$DIR/wireguard.conf"`)
 	})
 }
 
-// wireguardConfig is what wg(8) calls a configuration file.
-func wireguardConfig(e *end, own *ecdh.PrivateKey, peer *ecdh.PublicKey) string {
+// wireguardConfig returns wg(8)'s configuration file.
+func wireguardConfig(gateway *end, own *ecdh.PrivateKey, peer *ecdh.PublicKey) string {
 	return fmt.Sprintf(`[Interface]
 PrivateKey = %s
 ListenPort = %d
@@ -90,5 +93,5 @@ PublicKey = %s
 Endpoint = %s:%[2]d
 AllowedIPs = 0.0.0.0/0
 `, base64.StdEncoding.EncodeToString(own.Bytes()), wireguardPort, base64.StdEncoding.EncodeToString(peer.Bytes()),
-		e.peer.outer)
+		gateway.peer.outer)
 }

@@ -99,9 +99,9 @@ var allowedImports = map[string][]string{
 	"gateway/forwarding": {"gateway/shared"}, // the kernel's switch
 	"gateway/shared":     {"gateway/netfilter/guard", "gateway/netfilter/nftables"},
 
-	"gateway/dhcp":    {"gateway/ticker", "gateway/budget", "gateway/statefile", "gateway/timeline"},
-	"gateway/dns":     {"gateway/budget"},
-	"gateway/guesses": {"gateway/session"}, // who guesses passwords
+	"gateway/dhcp":  {"gateway/ticker", "gateway/budget", "gateway/statefile", "gateway/timeline"},
+	"gateway/dhcp6": {"gateway/budget", "gateway/due", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
+	"gateway/dns":   {"gateway/budget"}, "gateway/guesses": {"gateway/session"}, // who guesses passwords
 	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile"},
 	"gateway/pppoe":   {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},

@@ -1,0 +1,209 @@
+package dhcp6
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/gateweigh/gateweigh/gateway/statefile"
+	"github.com/gateweigh/gateweigh/gateway/timeline"
+)
+
+// Record is what an identity association of a client has.
+type Record struct {
+	Kind  Kind
+	MAC   MAC
+	IAID  uint32
+	DUID  string // bytes
+	Via   netip.Addr
+	Items []Item // empty: the record is removed
+}
+
+// Item is an address, as /128, or a prefix of a Record.
+type Item struct {
+	Prefix netip.Prefix
+	End    time.Time
+}
+
+// Store keeps the leases over restarts. Its methods are called by one goroutine at a time.
+type Store interface {
+	// Secret returns the same 32 random bytes at each call. Clients' addresses come from it.
+	Secret() ([32]byte, error)
+	// Load returns all records, and the number of those that could not be read.
+	Load() (records []Record, damaged int, err error)
+	// Write replaces records. They are durable when it returns.
+	Write([]Record) error
+}
+
+// File is a Store in a file of its own.
+type File struct {
+	db   *bolt.DB
+	line *timeline.Line // of the file's times
+}
+
+var _ Store = (*File)(nil)
+
+var (
+	leasesBucket = []byte("leases6")
+	secretBucket = []byte("secret6")
+	secretKey    = []byte("addresses")
+)
+
+const (
+	recordVersion = 1
+	keyLen        = 1 + 6 + 4  // before the DUID
+	itemLen       = 16 + 1 + 8 // address, length, end (Unix time in ms)
+	valueLen      = 1 + 16     // version and link-local address, before the items
+	maxStored     = 128        // items of a record: a MAC has no more registered addresses
+)
+
+var errRecord = errors.New("record of a lease is damaged")
+
+// key returns kind, MAC, IAID, DUID.
+func (r Record) key() []byte {
+	b := append([]byte{byte(r.Kind)}, r.MAC[:]...)
+	b = binary.BigEndian.AppendUint32(b, r.IAID)
+	return append(b, r.DUID...)
+}
+
+// encode returns version, link-local address (:: for none), items.
+func (r Record) encode() []byte {
+	via := netip.IPv6Unspecified().As16()
+	if r.Via.IsValid() {
+		via = r.Via.As16()
+	}
+	b := append([]byte{recordVersion}, via[:]...)
+	for _, one := range r.Items {
+		b = append(b, one.Prefix.Addr().AsSlice()...)
+		b = append(b, byte(one.Prefix.Bits()))
+		b = binary.BigEndian.AppendUint64(b, uint64(one.End.UnixMilli()))
+	}
+	return b
+}
+
+// decodeRecord decodes what key and encode made.
+func decodeRecord(key, value []byte) (Record, error) {
+	if len(key) < keyLen+minDUID || len(key) > keyLen+maxDUID || len(value) < valueLen+itemLen ||
+		value[0] != recordVersion || (len(value)-valueLen)%itemLen != 0 || len(value) > valueLen+maxStored*itemLen {
+		return Record{}, errRecord
+	}
+	r := Record{
+		Kind: Kind(key[0]), MAC: MAC(key[1:7]), IAID: binary.BigEndian.Uint32(key[7:]), DUID: string(key[keyLen:])}
+	if via := netip.AddrFrom16([16]byte(value[1:])); !via.IsUnspecified() {
+		r.Via = via
+	}
+	for b := value[valueLen:]; len(b) > 0; b = b[itemLen:] {
+		prefix := netip.PrefixFrom(netip.AddrFrom16([16]byte(b)), int(b[16]))
+		if !prefix.IsValid() || prefix != prefix.Masked() || r.Kind != Delegated && prefix.Bits() != 128 {
+			return Record{}, errRecord
+		}
+		r.Items = append(r.Items, Item{prefix, time.UnixMilli(int64(binary.BigEndian.Uint64(b[17:])))})
+	}
+	if r.Kind < Address || r.Kind > Registered {
+		return Record{}, errRecord
+	}
+	return r, nil
+}
+
+// OpenFile opens or creates a file of leases. Only one process can have it open.
+func OpenFile(path string) (*File, error) {
+	db, err := statefile.Open(path, func(tx *bolt.Tx) error {
+		b := tx.Bucket(leasesBucket)
+		if b == nil {
+			return nil
+		}
+		return b.ForEach(func(key, value []byte) error {
+			decodeRecord(key, value) // Load leaves damaged records out
+			return nil
+		})
+	})
+	if errors.Is(err, statefile.ErrDamaged) {
+		return nil, fmt.Errorf("opening leases file %w: move it away to begin without leases", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening leases file %w", err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		_, err := tx.CreateBucketIfNotExists(leasesBucket)
+		return err
+	})
+	if err != nil {
+		db.Close()
+		return nil, fmt.Errorf("preparing leases file %s: %w", path, err)
+	}
+	line, err := timeline.Open(filepath.Dir(path))
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return &File{db, line}, nil
+}
+
+// Secret implements Store: the bytes are made at the first call.
+func (f *File) Secret() (secret [32]byte, err error) {
+	err = f.db.Update(func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(secretBucket)
+		if err != nil {
+			return err
+		}
+		if kept := b.Get(secretKey); len(kept) == len(secret) {
+			copy(secret[:], kept)
+			return nil
+		}
+		rand.Read(secret[:]) // never fails
+		return b.Put(secretKey, secret[:])
+	})
+	return secret, err
+}
+
+// Load implements Store.
+func (f *File) Load() (records []Record, damaged int, err error) {
+	err = f.db.View(func(tx *bolt.Tx) error {
+		return tx.Bucket(leasesBucket).ForEach(func(key, value []byte) error {
+			r, err := decodeRecord(key, value)
+			if err != nil {
+				damaged++
+				return nil
+			}
+			for i := range r.Items {
+				r.Items[i].End = f.line.Time(r.Items[i].End)
+			}
+			records = append(records, r)
+			return nil
+		})
+	})
+	return records, damaged, err
+}
+
+// Write implements Store, with one fsync for all.
+func (f *File) Write(records []Record) error {
+	return f.db.Update(func(tx *bolt.Tx) error {
+		b := tx.Bucket(leasesBucket)
+		for _, r := range records {
+			if len(r.Items) == 0 {
+				if err := b.Delete(r.key()); err != nil {
+					return err
+				}
+				continue
+			}
+			r.Items = slices.Clone(r.Items)
+			for i := range r.Items {
+				r.Items[i].End = f.line.At(r.Items[i].End)
+			}
+			if err := b.Put(r.key(), r.encode()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Close closes the file. Leases stay in it.
+func (f *File) Close() error { return f.db.Close() }

@@ -104,7 +104,7 @@ func writeLines(w io.Writer, lines []doctor.Check, width int) {
 	const most = 30 // characters of a subject; the text of a longer one stands below it instead of beside it
 	subject := 0
 	for _, l := range lines {
-		if n := utf8.RuneCountInString(l.What); n <= most {
+		if n := utf8.RuneCountInString(l.Subject); n <= most {
 			subject = max(subject, n)
 		}
 	}
@@ -114,15 +114,15 @@ func writeLines(w io.Writer, lines []doctor.Check, width int) {
 		if l.Means != "" {
 			text[0] += ". " + strings.ToUpper(l.Means[:1]) + l.Means[1:]
 		}
-		if l.Do != "" {
-			text = append(text, "→ "+l.Do)
+		if l.Remedy != "" {
+			text = append(text, "→ "+l.Remedy)
 		}
 		state := fmt.Sprintf("  %-7s  ", l.State)
-		if utf8.RuneCountInString(l.What) > most {
-			writeWrapped(w, state, len(state), width, l.What+": "+text[0])
+		if utf8.RuneCountInString(l.Subject) > most {
+			writeWrapped(w, state, len(state), width, l.Subject+": "+text[0])
 			state, text = "", text[1:]
 		} else {
-			state += l.What
+			state += l.Subject
 		}
 		writeWrapped(w, state, column, width, text...)
 	}
@@ -135,16 +135,16 @@ func shortened(g doctor.Group) (lines []doctor.Check, rest string) {
 	var fine, not []string
 	for _, l := range g.Checks {
 		if l.State == doctor.OK {
-			fine = append(fine, l.What)
+			fine = append(fine, l.Subject)
 			continue
 		}
-		not = append(not, l.What)
+		not = append(not, l.Subject)
 		index := slices.IndexFunc(
-			lines, func(o doctor.Check) bool { return o.State == l.State && o.Found == l.Found && o.Do == l.Do })
+			lines, func(o doctor.Check) bool { return o.State == l.State && o.Found == l.Found && o.Remedy == l.Remedy })
 		if index < 0 {
 			lines = append(lines, l)
 		} else {
-			lines[index].What += ", " + l.What
+			lines[index].Subject += ", " + l.Subject
 		}
 	}
 	rest = fmt.Sprintf("%d of %d ok", len(fine), len(g.Checks))
@@ -158,7 +158,7 @@ func shortened(g doctor.Group) (lines []doctor.Check, rest string) {
 	}{{doctor.OK, fine}, {doctor.Missing, not}} {
 		if len(d.names) > 0 {
 			lines = append(lines,
-				doctor.Check{State: d.state, What: words.Counted(len(d.names), "device"), Found: strings.Join(d.names, ", ")})
+				doctor.Check{State: d.state, Subject: words.Counted(len(d.names), "device"), Found: strings.Join(d.names, ", ")})
 		}
 	}
 	return lines, fmt.Sprintf("%d of %d run here", len(fine), len(g.Checks))

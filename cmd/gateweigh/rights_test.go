@@ -53,13 +53,14 @@ func TestOwnProcessNamespace(t *testing.T) {
 			t.Errorf("%s: run: exit %d\n%s%s", name, e.code, e.stdout, e.stderr)
 		}
 		verdict, lines := refusedBy(t, dir, in...)
-		if l := lines["machine.rights"]; l.Found != hidden || l.Do == "" || !strings.Contains(verdict, hidden) {
+		if l := lines["machine.rights"]; l.Found != hidden || l.Remedy == "" || !strings.Contains(verdict, hidden) {
 			t.Errorf("%s: %q: %+v", name, verdict, l)
 		}
 		if name == "the machine's /proc" {
 			continue // which knows no process of this namespace by its number: no host starts
 		}
-		if l := lines["kernel.threaded-napi"]; !strings.Contains(l.Found, hidden) || strings.Contains(l.Found+l.Do, "5.12") {
+		if l := lines["kernel.threaded-napi"]; !strings.Contains(l.Found, hidden) ||
+			strings.Contains(l.Found+l.Remedy, "5.12") {
 			t.Errorf("%s: %+v", name, l)
 		}
 		if l := lines["device.allowlist"]; l.State != doctor.OK {
@@ -88,11 +89,11 @@ func TestMissingCapabilities(t *testing.T) {
 		l := lines["machine.rights"]
 		for _, name := range names {
 			if !strings.Contains(l.Found, "CAP_"+name) || !strings.Contains(verdict, "CAP_"+name) ||
-				!strings.Contains(l.Do, option) {
+				!strings.Contains(l.Remedy, option) {
 				t.Errorf("%v: doctor: %q: %+v", lacking, verdict, l)
 			}
 		}
-		if l := lines["kernel.threaded-napi"]; strings.Contains(l.Do, "5.12") {
+		if l := lines["kernel.threaded-napi"]; strings.Contains(l.Remedy, "5.12") {
 			t.Errorf("%v: doctor blames the kernel: %+v", lacking, l)
 		}
 	}

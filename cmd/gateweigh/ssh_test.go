@@ -231,16 +231,17 @@ func doctorOfHosts(t *testing.T, m *sshtest.Machines, dir string) {
 	bad := finish(t, command(t, dir, "doctor", "--experiment", "faulty.toml", "--json"))
 	lines = reportOf(t, bad.stdout)
 	for key, want := range map[string]doctor.Check{
-		"client.connection": {Found: "faulty.toml:", Do: "name it in ~/.ssh/config"},
+		"client.connection": {Found: "faulty.toml:", Remedy: "name it in ~/.ssh/config"},
 		"server.connection": {
-			Found: "its host key is not known yet", Do: "connect once by hand and look at it: ssh unknown"},
-		"router.interface.mgmt":  {Found: "it carries this ssh connection", Do: "backend.host.router.lan"},
-		"router.interface.eth77": {Found: "there is no interface eth77", Do: "backend.host.router.wan"},
-		"router.tool.chilli":     {Found: "for coovachilli", Do: "build CoovaChilli"},
+			Found: "its host key is not known yet", Remedy: "connect once by hand and look at it: ssh unknown"},
+		"router.interface.mgmt":  {Found: "it carries this ssh connection", Remedy: "backend.host.router.lan"},
+		"router.interface.eth77": {Found: "there is no interface eth77", Remedy: "backend.host.router.wan"},
+		"router.tool.chilli":     {Found: "for coovachilli", Remedy: "build CoovaChilli"},
 		"device.coovachilli":     {Found: "not on PATH: chilli"},
 	} {
 		line := lines[key]
-		if line.State != doctor.Missing || !strings.Contains(line.Found, want.Found) || !strings.Contains(line.Do, want.Do) {
+		if line.State != doctor.Missing || !strings.Contains(line.Found, want.Found) ||
+			!strings.Contains(line.Remedy, want.Remedy) {
 			t.Errorf("%s: %+v, want %+v", key, line, want)
 		}
 	}

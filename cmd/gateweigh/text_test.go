@@ -57,13 +57,14 @@ func TestReportsText(t *testing.T) {
 	r := doctor.Report{
 		Version: doctor.Version, CanRun: true, Verdict: "gateweigh run measures allowlist here.", Groups: []doctor.Group{
 			{Name: "Kernel", Checks: []doctor.Check{
-				{Key: "kernel.veth", State: doctor.OK, What: "veth", Found: "works", Means: "links of the lab", Needed: true},
-				{Key: "kernel.macvlan", State: doctor.Missing, What: "macvlan", Found: "adding a macvlan: operation not supported",
-					Do: "modprobe macvlan, or a kernel with CONFIG_MACVLAN", Needed: true},
+				{Key: "kernel.veth", State: doctor.OK, Subject: "veth", Found: "works", Means: "links of the lab", Needed: true},
+				{Key: "kernel.macvlan", State: doctor.Missing, Subject: "macvlan",
+					Found:  "adding a macvlan: operation not supported",
+					Remedy: "modprobe macvlan, or a kernel with CONFIG_MACVLAN", Needed: true},
 			}},
 			{Name: "Noise", Checks: []doctor.Check{
-				{Key: "noise.aa", State: doctor.Warn, What: "A/A pair", Found: "ratio of two clean routers 1.002 [0.902, 1.102]",
-					Do:      "quiet the machine",
+				{Key: "noise.aa", State: doctor.Warn, Subject: "A/A pair", Found: "ratio of two clean routers 1.002 [0.902, 1.102]",
+					Remedy:  "quiet the machine",
 					Figures: map[string]analysis.Number{"ratio": 1.002, "sd_log": 0.04}},
 			}},
 		}}
@@ -72,12 +73,12 @@ func TestReportsText(t *testing.T) {
 	golden(t, "doctor.txt", text.Bytes())
 	text.Reset()
 	r.Groups = append(r.Groups, doctor.Group{Name: doctor.Devices, Checks: []doctor.Check{
-		{State: doctor.OK, What: "clean", Found: "clean router"},
-		{State: doctor.Missing, What: "opennds", Found: "not on PATH: ndsctl", Do: "apt-get install opennds"},
+		{State: doctor.OK, Subject: "clean", Found: "clean router"},
+		{State: doctor.Missing, Subject: "opennds", Found: "not on PATH: ndsctl", Remedy: "apt-get install opennds"},
 	}}, doctor.Group{Name: "Tools", Checks: []doctor.Check{
-		{State: doctor.Missing, What: "ndsctl", Found: "not on PATH; for opennds", Do: "apt-get install opennds"},
-		{State: doctor.OK, What: "ip", Found: "6.1"},
-		{State: doctor.Missing, What: "opennds", Found: "not on PATH; for opennds", Do: "apt-get install opennds"},
+		{State: doctor.Missing, Subject: "ndsctl", Found: "not on PATH; for opennds", Remedy: "apt-get install opennds"},
+		{State: doctor.OK, Subject: "ip", Found: "6.1"},
+		{State: doctor.Missing, Subject: "opennds", Found: "not on PATH; for opennds", Remedy: "apt-get install opennds"},
 	}})
 	writeReport(&text, r, 80, false)
 	golden(t, "doctor-short.txt", text.Bytes())

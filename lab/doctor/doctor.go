@@ -1,6 +1,5 @@
-// Package doctor examines what this machine and its kernel can measure, how
-// well, and what to do where something is in the way. It tries things rather
-// than reading configuration, in hosts that vanish with it, and changes nothing.
+// Package doctor examines what a machine and its kernel can measure, how well, and what to do about what is missing. It
+// tries the kernel's features in hosts of its own, which end with the examination, and changes nothing on the machine.
 package doctor
 
 import (
@@ -26,35 +25,35 @@ import (
 type State string
 
 const (
-	OK      State = "ok"      // as measurements need it
-	Warn    State = "warn"    // measurements work, with less trust or reach
-	Missing State = "missing" // what needs it cannot run
+	OK      State = "ok"      // the subject is as measurements need it
+	Warn    State = "warn"    // measurements work, but are less precise or cover less
+	Missing State = "missing" // whatever needs the subject cannot run
 )
 
 // Check is a check of one subject with its result. Keys are stable: scripts may rely on them.
 type Check struct {
-	Key   string `json:"key"` // "kernel.veth"
-	State State  `json:"state"`
-	What  string `json:"what"`  // the subject: "veth"
-	Found string `json:"found"` // what is here
-	// Means is what state ok means for measurements.
+	Key     string `json:"key"` // "kernel.veth"
+	State   State  `json:"state"`
+	Subject string `json:"what"`  // the subject: "veth"
+	Found   string `json:"found"` // what the check found
+	// Means says what state ok means for measurements.
 	Means string `json:"means,omitempty"`
-	// Do is the remedy. Every check that is not ok has one.
-	Do string `json:"do,omitempty"`
-	// Needed reports that no experiment runs without it.
+	// Remedy is the remedy. Every check that is not ok has one.
+	Remedy string `json:"do,omitempty"`
+	// Needed reports that no experiment runs without the subject.
 	Needed bool `json:"needed,omitempty"`
 	// Figures are the measured values behind Found, with their unit in the name.
 	Figures map[string]analysis.Number `json:"figures,omitempty"`
-	// refused reports that this process lacks the rights to use it, whether or not the machine has it.
-	refused bool
+	// noPermission reports that this process lacks the rights to use the subject, which the machine may have.
+	noPermission bool
 }
 
 // checkOf returns a check that is ok when do is empty. Otherwise it returns a warning without means.
 func checkOf(key, what, found, means, do string) Check {
 	if do != "" {
-		return Check{Key: key, State: Warn, What: what, Found: found, Do: do}
+		return Check{Key: key, State: Warn, Subject: what, Found: found, Remedy: do}
 	}
-	return Check{Key: key, State: OK, What: what, Found: found, Means: means}
+	return Check{Key: key, State: OK, Subject: what, Found: found, Means: means}
 }
 
 // Group has the checks of one area.
@@ -75,23 +74,22 @@ type Report struct {
 	// CanRun reports whether the default experiment would measure at least one device.
 	CanRun  bool   `json:"can_run"`
 	Verdict string `json:"verdict"` // CanRun in a sentence
-	// First is the first thing to do where the default experiment lacks something. It is empty otherwise.
+	// First is the remedy to begin with. It is empty when the experiment lacks nothing.
 	First string `json:"first,omitempty"`
-	// Outlook tells in a sentence what else runs on the machine now, and what that means for a run.
+	// Outlook says in a sentence what else runs on the machine now, and what that means for a run.
 	Outlook string  `json:"outlook"`
 	Groups  []Group `json:"groups"`
 }
 
 // Options of Examine; the zero value is a full examination.
 type Options struct {
-	Quick   bool         // leaves out what measures: Noise and half of Metering
-	Version string       // of gateweigh
-	Status  func(string) // is called with each step that begins; may be nil
+	Quick   bool         // leaves out the measurements: the group Noise and half of Metering
+	Version string       // gateweigh's version
+	Status  func(string) // is called with the name of each step that begins; may be nil
 }
 
-// Examine looks at this machine. It needs root to try the kernel's features and
-// to measure; without, it says so line by line. An error means that the
-// examination itself did not work, not that something is missing.
+// Examine examines this machine. It needs root to try the kernel's features and to measure; without root, each such
+// check says so. Examine returns an error when the examination fails, not when something is missing.
 func Examine(ctx context.Context, opts Options) (Report, error) {
 	if opts.Status == nil {
 		opts.Status = func(string) {}
@@ -105,21 +103,21 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	asked, err := local.Machine(ctx)
+	host, err := local.Machine(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	defer asked.Stop()
-	m, err := asked.Machine(ctx)
+	defer host.Stop()
+	reading, err := host.Machine(ctx)
 	if err != nil {
 		return Report{}, err
 	}
 	x := examination{
-		opts: opts, placement: local.Describe().Placement, backend: local, asked: asked, machine: m, scratch: folder,
+		opts: opts, placement: local.Describe().Placement, backend: local, host: host, machine: reading, scratch: folder,
 		running: runningNow(),
 		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}
-	outlook, err := runner.Foresee(ctx, asked, local.Describe().CPUs)
+	outlook, err := runner.Foresee(ctx, host, local.Describe().CPUs)
 	if err != nil {
 		return Report{}, err
 	}
@@ -129,7 +127,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 	}
 	found := newReport(groups)
 	found.Outlook = words.Capitalised(outlook.String()) + "."
-	if x.running.is {
+	if x.running.measuring {
 		found.First = waitForRun
 		found.Outlook = words.Capitalised(x.running.String()) + " measures now, and what is said of noise is of that."
 	}
@@ -141,17 +139,17 @@ type examination struct {
 	opts      Options
 	placement backend.Placement
 	backend   backend.Backend // runs the hosts to try things on
-	asked     *backend.Host   // answers for the machine
+	host      *backend.Host   // the machine itself, outside of any lab
 	machine   machine.Machine
 	scratch   string
 	running   runningLab
 	largest   runner.Demand
-	personas  runner.Demand // the most clients of kind persona
+	personas  runner.Demand // of the experiment with the most clients of kind persona
 }
 
 func (x examination) all(ctx context.Context) ([]Group, error) {
 	x.opts.Status("trying what the kernel can do")
-	kernel, inside := x.kernel(ctx)
+	kernel, netnsSettings := x.kernel(ctx)
 	x.opts.Status("looking at machine, tools and limits")
 	machine, err1 := x.machineChecks(ctx)
 	tools, err2 := x.tools(ctx)
@@ -160,7 +158,7 @@ func (x examination) all(ctx context.Context) ([]Group, error) {
 		return nil, err
 	}
 	groups := []Group{
-		{"Kernel", kernel}, {"Machine", machine}, {"Tools", tools}, {Devices, devices}, {"Limits", x.limits(inside)},
+		{"Kernel", kernel}, {"Machine", machine}, {"Tools", tools}, {Devices, devices}, {"Limits", x.limits(netnsSettings)},
 	}
 	metering := []Check{x.accounting()}
 	if !x.opts.Quick {
@@ -172,44 +170,44 @@ func (x examination) all(ctx context.Context) ([]Group, error) {
 	return groups, context.Cause(ctx)
 }
 
-// newReport draws the conclusion.
+// newReport derives the verdict and the first remedy from the checks.
 func newReport(groups []Group) Report {
-	r := Report{Version: Version, Groups: groups}
+	report := Report{Version: Version, Groups: groups}
 	var blocking, here []string
-	lacking := map[string][]string{} // devices of the default experiment by what is to be done
-	var rights string                // what explains the rest
-	for _, g := range groups {
-		for _, l := range g.Checks {
-			name, isDevice := strings.CutPrefix(l.Key, deviceKey)
+	lacking := map[string][]string{} // devices of the default experiment that cannot run, by their remedy
+	var rights string                // missing rights explain whatever else is missing
+	for _, group := range groups {
+		for _, check := range group.Checks {
+			name, isDevice := strings.CutPrefix(check.Key, deviceKey)
 			switch {
-			case l.Key == keyRights && l.State == Missing:
-				rights, r.First = l.Found, l.Do
-			case l.Needed && l.State == Missing:
-				blocking = append(blocking, l.What)
-				r.First = cmp.Or(r.First, l.Do)
-			case isDevice && l.State != Missing && slices.Contains(defaultExperiment().DUTs, name):
+			case check.Key == keyRights && check.State == Missing:
+				rights, report.First = check.Found, check.Remedy
+			case check.Needed && check.State == Missing:
+				blocking = append(blocking, check.Subject)
+				report.First = cmp.Or(report.First, check.Remedy)
+			case isDevice && check.State != Missing && slices.Contains(defaultExperiment().DUTs, name):
 				here = append(here, name)
 			case isDevice && slices.Contains(defaultExperiment().DUTs, name):
-				lacking[l.Do] = append(lacking[l.Do], name)
+				lacking[check.Remedy] = append(lacking[check.Remedy], name)
 			}
 		}
 	}
 	switch {
 	case rights != "":
-		r.Verdict = "Nothing can run here as things are: " + rights + "."
+		report.Verdict = "Nothing can run here as things are: " + rights + "."
 	case len(blocking) > 0:
-		r.Verdict = "Nothing can run here as things are: missing " + strings.Join(blocking, ", ") + "."
+		report.Verdict = "Nothing can run here as things are: missing " + strings.Join(blocking, ", ") + "."
 	case len(here) == 0:
-		r.Verdict = "The lab works here, but none of the devices of the default experiment can run."
+		report.Verdict = "The lab works here, but none of the devices of the default experiment can run."
 	default:
-		r.CanRun = true
-		r.First = mostNeededRemedy(lacking)
-		r.Verdict = fmt.Sprintf("gateweigh run measures %s here.", strings.Join(here, ", "))
+		report.CanRun = true
+		report.First = mostNeededRemedy(lacking)
+		report.Verdict = fmt.Sprintf("gateweigh run measures %s here.", strings.Join(here, ", "))
 	}
-	return r
+	return report
 }
 
-// mostNeededRemedy is the remedy that most devices lack, and which.
+// mostNeededRemedy returns the remedy that helps most devices, with their names. lacking maps a remedy to devices.
 func mostNeededRemedy(lacking map[string][]string) (first string) {
 	most := 0
 	for _, do := range slices.Sorted(maps.Keys(lacking)) {
@@ -223,7 +221,7 @@ func mostNeededRemedy(lacking map[string][]string) (first string) {
 // defaultExperiment is the experiment of gateweigh run without arguments.
 func defaultExperiment() *experiment.Experiment { return measure.Catalogue().Builtins()[0] }
 
-// reason is an error in one line.
+// reason returns an error's text in one line.
 func reason(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 const needsRoot = "run it as root: sudo gateweigh doctor"

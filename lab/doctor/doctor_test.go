@@ -21,13 +21,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// TestMain lets the test binary serve as its own agent, as gateweigh does.
+// TestMain lets the test binary be its own agent, as gateweigh is.
 func TestMain(m *testing.M) {
 	agent.RunAs(os.Args)
 	os.Exit(m.Run())
 }
 
-// machineState is what of the machine an examination must not change.
+// machineState describes the parts of the machine that an examination must not change.
 func machineState(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -49,7 +49,7 @@ func machineState(t *testing.T) string {
 	return b.String()
 }
 
-// leftovers are agents and polling threads of hosts the examination started.
+// leftovers lists agents and polling threads of the examination's hosts.
 func leftovers() (found []string) {
 	comms, _ := filepath.Glob("/proc/[0-9]*/comm")
 	for _, name := range comms {
@@ -66,59 +66,59 @@ func TestExaminationFindsThisMachineAndLeavesNothing(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()) // other examinations may run on the machine
 	before := machineState(t)
 	var messages []string
-	r, err := Examine(t.Context(), Options{Quick: true, Status: func(s string) { messages = append(messages, s) }})
+	report, err := Examine(t.Context(), Options{Quick: true, Status: func(s string) { messages = append(messages, s) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The kernel removes namespaces and their threads in its own time.
+	// The kernel removes namespaces and their threads some time after the last process has ended.
 	labtest.Await(t, "everything of the examination to go", func() bool { return len(leftovers()) == 0 })
 	if after := machineState(t); after != before {
 		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
 	}
-	if !r.CanRun || !strings.Contains(r.Verdict, "opennds") || len(messages) == 0 {
-		t.Errorf("verdict %v, %q", r.CanRun, r.Verdict)
+	if !report.CanRun || !strings.Contains(report.Verdict, "opennds") || len(messages) == 0 {
+		t.Errorf("verdict %v, %q", report.CanRun, report.Verdict)
 	}
 	keys := map[string]bool{}
-	for _, g := range r.Groups {
-		for _, l := range g.Checks {
-			if keys[l.Key] {
-				t.Errorf("two lines are called %s", l.Key)
+	for _, group := range report.Groups {
+		for _, check := range group.Checks {
+			if keys[check.Key] {
+				t.Errorf("two lines are called %s", check.Key)
 			}
-			keys[l.Key] = true
-			check(t, l, l.State)
-			if l.What == "" || l.Found == "" || l.State == OK && l.Means == "" && g.Name != "Kernel" {
-				t.Errorf("%s: what %q, found %q, means %q", l.Key, l.What, l.Found, l.Means)
+			keys[check.Key] = true
+			expect(t, check, check.State)
+			if check.Subject == "" || check.Found == "" || check.State == OK && check.Means == "" && group.Name != "Kernel" {
+				t.Errorf("%s: what %q, found %q, means %q", check.Key, check.Subject, check.Found, check.Means)
 			}
-			if g.Name == "Kernel" && l.Needed && l.State != OK {
-				t.Errorf("this kernel runs the lab, and yet %s: %s", l.Key, l.Found)
+			if group.Name == "Kernel" && check.Needed && check.State != OK {
+				t.Errorf("this kernel runs the lab, and yet %s: %s", check.Key, check.Found)
 			}
 		}
 	}
-	for _, a := range attempts {
-		if !keys[a.key] {
-			t.Errorf("no line %s", a.key)
+	for _, probe := range featureProbes {
+		if !keys[probe.key] {
+			t.Errorf("no line %s", probe.key)
 		}
 	}
 }
 
-// TestWhatBuildsOnAMissingFeatureIsNotTried: without some programs on PATH what
-// needs them is missing, and what builds on that says so.
+// TestWhatBuildsOnAMissingFeatureIsNotTried: features whose program is not on PATH are missing, and features that
+// require them are not tried.
 func TestWhatBuildsOnAMissingFeatureIsNotTried(t *testing.T) {
-	// Debian has sh, cat and ip here, and nft, iptables, ethtool and tc elsewhere.
+	// Debian has sh, cat and ip in these folders, and nft, iptables, ethtool and tc in others.
 	t.Setenv("PATH", "/usr/bin:/bin")
 	x := examineThisMachine(t)
-	lines, inside := x.attempt(t.Context())
-	if inside[machine.Backlog] == "" {
-		t.Errorf("settings of a new namespace: %v; %+v", inside, lines)
+	checks, netnsSettings := x.probeFeatures(t.Context())
+	if netnsSettings[machine.Backlog] == "" {
+		t.Errorf("settings of a new namespace: %v; %+v", netnsSettings, checks)
 	}
 	for key, want := range map[string]string{
 		keyVeth: "works", "kernel.threaded-napi": "ethtool", "kernel.gro-max-size": "not tried: threaded NAPI is missing",
 		"kernel.task-clock": "not tried", keyNftables: "nft", keyIptables: "iptables",
 		"kernel.nfqueue": "not tried: iptables-nft is missing", keyTUN: "works", "kernel.bpf-tc": "tc",
 	} {
-		i := slices.IndexFunc(lines, func(l Check) bool { return l.Key == key })
-		if i < 0 || !strings.Contains(lines[i].Found, want) || (lines[i].State == OK) != (want == "works") {
-			t.Errorf("%s: %+v, want %q", key, lines[i], want)
+		i := slices.IndexFunc(checks, func(check Check) bool { return check.Key == key })
+		if i < 0 || !strings.Contains(checks[i].Found, want) || (checks[i].State == OK) != (want == "works") {
+			t.Errorf("%s: %+v, want %q", key, checks[i], want)
 		}
 	}
 }
@@ -129,29 +129,28 @@ func TestNoiseWaitsForAnotherRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	lines, ticks := examineThisMachine(t).noise(t.Context(), true)
-	if len(lines) != 1 {
-		t.Fatalf("%d lines while another run measures", len(lines))
+	checks, ticks := examineThisMachine(t).noise(t.Context(), true)
+	if len(checks) != 1 {
+		t.Fatalf("%d lines while another run measures", len(checks))
 	}
-	check(t, lines[0], Warn, "another run measures", "the test", "wait for the other run")
-	check(t, ticks, Warn)
+	expect(t, checks[0], Warn, "another run measures", "the test", "wait for the other run")
+	expect(t, ticks, Warn)
 }
 
 func TestNoiseWithoutALabIsTheLoopAlone(t *testing.T) {
-	lines, _ := examineThisMachine(t).noise(t.Context(), false)
-	if len(lines) != 3 || lines[0].Key != "noise.canary.cpu0" || lines[1].Key != "noise.canary.cpu1" {
-		t.Fatalf("lines %+v", lines)
+	checks, _ := examineThisMachine(t).noise(t.Context(), false)
+	if len(checks) != 3 || checks[0].Key != "noise.canary.cpu0" || checks[1].Key != "noise.canary.cpu1" {
+		t.Fatalf("lines %+v", checks)
 	}
-	for _, l := range lines[:2] {
-		if float64(l.Figures["median_ms"]) <= 0 || float64(l.Figures["p99_ratio"]) < 1 {
-			t.Errorf("%s: %v", l.Key, l.Figures)
+	for _, check := range checks[:2] {
+		if float64(check.Figures["median_ms"]) <= 0 || float64(check.Figures["p99_ratio"]) < 1 {
+			t.Errorf("%s: %v", check.Key, check.Figures)
 		}
 	}
-	check(t, lines[2], Warn, "not measured")
+	expect(t, checks[2], Warn, "not measured")
 }
 
-// TestDemandCoversARealLab counts what clients really take: the limits a report
-// asks for must not be too low.
+// TestDemandCoversARealLab counts the files, threads and neighbours of a lab: runner.Demand must not be lower.
 func TestDemandCoversARealLab(t *testing.T) {
 	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
@@ -188,12 +187,12 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if err := host.StartRTT(t.Context(), lab.ServerIP); err != nil {
 		t.Fatal(err)
 	}
-	d := runner.Demand{Experiment: "test", Lab: topology.Portal(topology.Spec{}).Size(), Sides: []experiment.Side{{
+	demand := runner.Demand{Experiment: "test", Lab: topology.Portal(topology.Spec{}).Size(), Sides: []experiment.Side{{
 		Client: client.KindMacvlan, Clients: n}}}
 	files := len(entries(t, fmt.Sprintf("/proc/%d/fd", hostPID(t, host))))
-	t.Logf("%d open files of the client host with %d clients, %d allowed for", files, n, d.Files())
-	if int64(files) > d.Files() || files < 3*n {
-		t.Errorf("%d open files with %d clients, a limit of %d is asked for", files, n, d.Files())
+	t.Logf("%d open files of the client host with %d clients, %d allowed for", files, n, demand.Files())
+	if int64(files) > demand.Files() || files < 3*n {
+		t.Errorf("%d open files with %d clients, a limit of %d is asked for", files, n, demand.Files())
 	}
 	var tasks int
 	for _, h := range lab.Hosts {
@@ -201,18 +200,18 @@ func TestDemandCoversARealLab(t *testing.T) {
 		t.Logf("%s has %d threads", h.Name, own)
 		tasks += own
 	}
-	if int64(tasks) > d.Tasks() {
-		t.Errorf("%d threads, %d are asked for", tasks, d.Tasks())
+	if int64(tasks) > demand.Tasks() {
+		t.Errorf("%d threads, %d are asked for", tasks, demand.Tasks())
 	}
 	known := strings.Count(arp(t, lab.Host("router")), "\n") - 1 // without the heading
-	if known < n || known > int(d.Neighbours()) {
+	if known < n || known > int(demand.Neighbours()) {
 		t.Errorf("the router knows %d neighbours with %d clients", known, n)
 	}
 }
 
-func hostPID(t *testing.T, h *backend.Host) int {
+func hostPID(t *testing.T, host *backend.Host) int {
 	t.Helper()
-	hello, err := h.Hello(t.Context())
+	hello, err := host.Hello(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,9 +227,9 @@ func entries(t *testing.T, dir string) []os.DirEntry {
 	return list
 }
 
-func arp(t *testing.T, h *backend.Host) string {
+func arp(t *testing.T, host *backend.Host) string {
 	t.Helper()
-	out, err := h.Run(t.Context(), agent.Command{Argv: []string{"cat", "/proc/net/arp"}})
+	out, err := host.Run(t.Context(), agent.Command{Argv: []string{"cat", "/proc/net/arp"}})
 	if err != nil {
 		t.Fatal(err)
 	}

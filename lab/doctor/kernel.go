@@ -20,7 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
-// Keys of the kernel's lines that other parts refer to.
+// Keys of the kernel's checks that other checks refer to.
 const (
 	keyNamespaces = "kernel.namespaces"
 	keyVeth       = "kernel.veth"
@@ -29,20 +29,19 @@ const (
 	keyTUN        = "kernel.tun"
 )
 
-// attempt is one feature and how to try it. What it changes, it changes in
-// hosts that end with the examination.
-type attempt struct {
-	key, what string
-	after     string // key of the attempt this one builds on
-	means     string // for measurements, when it is there
-	missing   State  // what its absence is: Missing, or Warn where nothing needs it yet
-	needed    bool   // no experiment runs without it
-	do        string // when it is not there
-	try       func(*pair, context.Context) (found string, err error)
+// featureProbe describes a feature and how to try it. A probe changes only hosts that end with the examination.
+type featureProbe struct {
+	key, subject string
+	requires     string // key of the attempt this one builds on
+	means        string // for measurements, when it is there
+	absent       State  // what its absence is: Missing, or Warn where nothing needs it yet
+	needed       bool   // no experiment runs without it
+	remedy       string // when it is not there
+	try          func(*pair, context.Context) (found string, err error)
 }
 
-// attempts are all features that the lab, its devices or coming data paths use.
-var attempts = []attempt{
+// featureProbes lists the features that the lab or its devices use.
+var featureProbes = []featureProbe{
 	{keyNamespaces, string(machine.Namespaces), "", "a lab's hosts are namespaces without names: they end with the run",
 		Missing, true,
 		"run as root on the machine itself, or in a container started with --privileged; the kernel needs CONFIG_NET_NS, " +
@@ -99,106 +98,109 @@ var attempts = []attempt{
 		"modprobe sch_tbf; only link.mbps needs it"),
 	optionalFeature("kernel.netem", machine.Netem, "that link can delay and lose frames",
 		"modprobe sch_netem; only link.delay and link.loss_pct need it"),
-	optionalFeature("kernel.ipip", machine.IPIP, tunnels, "modprobe ipip; only ipip needs it"),
-	optionalFeature("kernel.gre", machine.GRE, tunnels, "modprobe ip_gre; only gre needs it"),
-	optionalFeature("kernel.vxlan", machine.VXLAN, tunnels, "modprobe vxlan; only vxlan needs it"),
-	optionalFeature("kernel.wireguard", machine.WireGuard, tunnels,
+	optionalFeature("kernel.ipip", machine.IPIP, tunnelMeans, "modprobe ipip; only ipip needs it"),
+	optionalFeature("kernel.gre", machine.GRE, tunnelMeans, "modprobe ip_gre; only gre needs it"),
+	optionalFeature("kernel.vxlan", machine.VXLAN, tunnelMeans, "modprobe vxlan; only vxlan needs it"),
+	optionalFeature("kernel.wireguard", machine.WireGuard, tunnelMeans,
 		"modprobe wireguard; only wireguard needs it, not wireguard-go"),
 	optionalFeature(
 		"kernel.ovpn-dco", machine.OpenVPNDCO, "OpenVPN can have the kernel encrypt", "only openvpn-dco needs it"),
-	optionalFeature("kernel.esp-null", machine.ESPNull, tunnels, "modprobe esp4 crypto_null; only ipsec-null needs it"),
+	optionalFeature("kernel.esp-null", machine.ESPNull, tunnelMeans,
+		"modprobe esp4 crypto_null; only ipsec-null needs it"),
 	optionalFeature(
-		"kernel.esp-aes-cbc", machine.ESPCBC, tunnels, "modprobe esp4 cbc authenc; only ipsec-aes-cbc-sha1 needs it"),
-	optionalFeature("kernel.esp-aes-gcm", machine.ESPGCM, tunnels, "modprobe esp4 gcm seqiv; only ipsec-aes-gcm needs it"),
-	optionalFeature("kernel.esp-chacha20", machine.ESPChaCha, tunnels,
+		"kernel.esp-aes-cbc", machine.ESPCBC, tunnelMeans, "modprobe esp4 cbc authenc; only ipsec-aes-cbc-sha1 needs it"),
+	optionalFeature("kernel.esp-aes-gcm", machine.ESPGCM, tunnelMeans,
+		"modprobe esp4 gcm seqiv; only ipsec-aes-gcm needs it"),
+	optionalFeature("kernel.esp-chacha20", machine.ESPChaCha, tunnelMeans,
 		"modprobe esp4 chacha20poly1305; only ipsec-chacha20 needs it"),
-	optionalFeature("kernel.esp-blowfish", machine.ESPBlowfish, tunnels,
+	optionalFeature("kernel.esp-blowfish", machine.ESPBlowfish, tunnelMeans,
 		"modprobe esp4 blowfish_generic; only ipsec-blowfish needs it"),
 }
 
-// tunnels is the Means of checks of tunnels in the kernel.
-const tunnels = "gateways can have such a tunnel in the kernel"
+// tunnelMeans is Check.Means of tunnels in the kernel.
+const tunnelMeans = "gateways can have such a tunnel in the kernel"
 
-// optionalFeature is a feature that single devices need, which is tried in a network namespace of its own. What
-// distributions lack says itself how to get it.
-func optionalFeature(key string, f machine.Feature, means, do string) attempt {
-	if f.Advice() != "" {
-		do = strings.TrimPrefix(do+": "+f.Advice(), ": ")
+// optionalFeature is the probe of a feature that only some devices need. It runs in a new network namespace. For a
+// feature that distributions lack the remedy contains the feature's own advice.
+func optionalFeature(key string, needed machine.Feature, means, do string) featureProbe {
+	if needed.Advice() != "" {
+		do = strings.TrimPrefix(do+": "+needed.Advice(), ": ")
 	}
-	return attempt{key, string(f), keyNamespaces, means, Warn, false, do,
-		shell("unshare", "--net", "sh", "-ec", f.Script(), "sh", "lo")}
+	return featureProbe{key, string(needed), keyNamespaces, means, Warn, false, do,
+		shell("unshare", "--net", "sh", "-ec", needed.Script(), "sh", "lo")}
 }
 
-// linkNames is how the names of the pair's link begin, with this process's ID: polling threads of all networks of the
-// machine are told apart by at most ten bytes of their names, and others may examine the machine at the same time.
+// linkNames returns the prefix of the names of the pair's interfaces. It contains this process's ID because others may
+// examine the machine at the same time, and it is short because the name of a polling thread has room for ten bytes of
+// the interface's name.
 func linkNames() string { return "gd" + strconv.FormatInt(int64(os.Getpid()), 36) }
 
-// pair is two linked hosts to try things on.
+// pair is two linked hosts on which features are tried.
 type pair struct {
 	backend        backend.Backend
 	router, client *backend.Host
 	routerIf, peer string
 }
 
-// overlayScript tells whether a host's /etc is an overlay, or a copy.
+// overlayScript fails when a host's /etc is a copy instead of an overlay.
 const overlayScript = `t=$(stat -f -c %T /etc)
 [ "$t" = overlayfs ] || { echo "/etc of a host is a copy ($t)" >&2; exit 1; }
 echo "a host's /etc is an overlay"`
 
-// kernel tries every feature. inside are settings of a new network namespace
-// by their name below /proc/sys, as far as they could be read.
-func (x examination) kernel(ctx context.Context) (lines []Check, inside map[string]string) {
-	lines = []Check{checkOf(
+// kernel tries every feature. netnsSettings are settings of a new network namespace, as far as they could be read,
+// by their names below /proc/sys.
+func (x examination) kernel(ctx context.Context) (checks []Check, netnsSettings map[string]string) {
+	checks = []Check{checkOf(
 		"kernel.release", "release", x.machine.Release, "results hold for this kernel: keep it while you compare", "")}
 	if x.machine.Root {
-		tried, settings := x.attempt(ctx)
-		lines, inside = append(lines, tried...), settings
+		tried, settings := x.probeFeatures(ctx)
+		checks, netnsSettings = append(checks, tried...), settings
 	} else {
 		var names []string
-		for _, a := range attempts {
-			names = append(names, a.what)
+		for _, probe := range featureProbes {
+			names = append(names, probe.subject)
 		}
-		lines = append(lines,
+		checks = append(checks,
 			checkOf(keyNamespaces, "features", "not tried without root: "+strings.Join(names, ", "), "", needsRoot))
 	}
-	return append(lines, x.pressure(), x.perf(), x.tracefs()), inside
+	return append(checks, x.pressure(), x.perf(), x.tracefs()), netnsSettings
 }
 
-func (x examination) attempt(ctx context.Context) (lines []Check, inside map[string]string) {
+func (x examination) probeFeatures(ctx context.Context) (checks []Check, netnsSettings map[string]string) {
 	links := linkNames()
-	b := &pair{backend: x.backend, routerIf: links + "r0", peer: links + "c0"}
-	defer b.stop()
+	hosts := &pair{backend: x.backend, routerIf: links + "r0", peer: links + "c0"}
+	defer hosts.stop()
 	absent := map[string]string{} // what by key
-	for _, a := range attempts {
-		l := Check{Key: a.key, What: a.what, State: a.missing, Needed: a.needed}
-		if lacking := absent[a.after]; lacking != "" {
-			l.Found, l.Do = "not tried: "+lacking+" is missing", "see "+lacking
-			absent[a.key] = lacking
-			lines = append(lines, l)
+	for _, probe := range featureProbes {
+		check := Check{Key: probe.key, Subject: probe.subject, State: probe.absent, Needed: probe.needed}
+		if lacking := absent[probe.requires]; lacking != "" {
+			check.Found, check.Remedy = "not tried: "+lacking+" is missing", "see "+lacking
+			absent[probe.key] = lacking
+			checks = append(checks, check)
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, attemptTimeout)
-		found, err := a.try(b, limited)
+		limited, cancel := context.WithTimeout(ctx, probeTimeout)
+		found, err := probe.try(hosts, limited)
 		cancel()
 		if err != nil {
-			l.Found, l.Do = reason(err), x.explainRefusal(err)
-			if l.refused = l.Do != ""; !l.refused {
-				l.Do = a.do + kernelWith(machine.Feature(a.what))
+			check.Found, check.Remedy = reason(err), x.explainRefusal(err)
+			if check.noPermission = check.Remedy != ""; !check.noPermission {
+				check.Remedy = probe.remedy + kernelWith(machine.Feature(probe.subject))
 			}
-			absent[a.key] = a.what
+			absent[probe.key] = probe.subject
 		} else {
-			l.State, l.Found, l.Means = OK, cmp.Or(found, "works"), a.means
+			check.State, check.Found, check.Means = OK, cmp.Or(found, "works"), probe.means
 		}
-		lines = append(lines, l)
+		checks = append(checks, check)
 	}
-	return lines, b.settings(ctx)
+	return checks, hosts.settings(ctx)
 }
 
-// explainRefusal returns the remedy for a refusal that comes from this process's environment, such as a container. It
-// is "" for other errors.
+// explainRefusal returns the remedy when the process's environment, such as a container, refuses a feature. It returns
+// "" for other errors.
 func (x examination) explainRefusal(err error) string {
 	if bar, is := errors.AsType[refusal](err); is {
-		return bar.do
+		return bar.remedy
 	}
 	text := err.Error()
 	if len(x.machine.Bars) == 0 || !slices.ContainsFunc([]string{"not permitted", "ermission denied",
@@ -216,15 +218,16 @@ func (x examination) explainRefusal(err error) string {
 	return strings.Join(steps, "; ")
 }
 
-// kernelWith names a kernel that has what this machine's kernel was built without, "" where none is known.
-func kernelWith(f machine.Feature) string {
-	if other := dut.OtherKernel(f); other != "" && f.Unset() != "" {
+// kernelWith returns advice to run with another kernel, when this machine's kernel was built without the feature and
+// the lab knows a kernel that has it. Otherwise it returns "".
+func kernelWith(needed machine.Feature) string {
+	if other := dut.OtherKernel(needed); other != "" && needed.Unset() != "" {
 		return "; or run with --kernel " + other
 	}
 	return ""
 }
 
-const attemptTimeout = time.Minute // as long as modules take to load in an emulated machine
+const probeTimeout = time.Minute // on an emulated machine modules load slowly
 
 func (b *pair) start(ctx context.Context) (string, error) {
 	open := func(name string, metered bool, into **backend.Host) func() error {
@@ -235,29 +238,30 @@ func (b *pair) start(ctx context.Context) (string, error) {
 }
 
 func (b *pair) stop() {
-	for _, h := range []*backend.Host{b.router, b.client} {
-		if h != nil {
-			h.Stop()
+	for _, host := range []*backend.Host{b.router, b.client} {
+		if host != nil {
+			host.Stop()
 		}
 	}
 }
 
-// script tries a feature by a shell script on the router; the error carries what the script said.
+// script tries a feature by a shell script on the router. The error quotes the first line of the script's errors.
 func script(text string) func(*pair, context.Context) (string, error) {
-	return func(b *pair, ctx context.Context) (string, error) {
-		return shell("sh", "-ec", text, "sh", b.routerIf)(b, ctx)
+	return func(hosts *pair, ctx context.Context) (string, error) {
+		return shell("sh", "-ec", text, "sh", hosts.routerIf)(hosts, ctx)
 	}
 }
 
-// refusal is the error of a feature that rights are missing for, with what to do.
-type refusal struct{ what, do string }
+// refusal is the error of a feature for which the process lacks rights, with the remedy.
+type refusal struct{ text, remedy string }
 
-func (r refusal) Error() string { return r.what }
+func (r refusal) Error() string { return r.text }
 
-// feature tries a feature as devices that need it are checked, with the rights that it takes.
-func feature(program string, f machine.Feature) func(*pair, context.Context) (string, error) {
-	return func(b *pair, ctx context.Context) (string, error) {
-		found, err := b.router.Find(ctx, machine.Query{Needs: []dut.Need{{Program: program, Feature: f}}, Features: true})
+// feature tries a feature in the way that the lab checks the devices that need it.
+func feature(program string, needed machine.Feature) func(*pair, context.Context) (string, error) {
+	return func(hosts *pair, ctx context.Context) (string, error) {
+		found, err := hosts.router.Find(ctx,
+			machine.Query{Needs: []dut.Need{{Program: program, Feature: needed}}, Features: true})
 		if err == nil {
 			switch what, do, refused := strings.Cut(found[0].NotPermitted, machine.Arrow); {
 			case refused:
@@ -272,10 +276,10 @@ func feature(program string, f machine.Feature) func(*pair, context.Context) (st
 	}
 }
 
-// shell tries a feature by a command on the router.
+// shell tries a feature by a command on the router. It returns the command's output.
 func shell(argv ...string) func(*pair, context.Context) (string, error) {
-	return func(b *pair, ctx context.Context) (string, error) {
-		out, err := b.router.Run(ctx, agent.Command{Argv: argv})
+	return func(hosts *pair, ctx context.Context) (string, error) {
+		out, err := hosts.router.Run(ctx, agent.Command{Argv: argv})
 		if err != nil {
 			text, _, _ := strings.Cut(strings.TrimSpace(out.Stderr), "\n")
 			return "", errors.New(cmp.Or(text, err.Error()))
@@ -292,17 +296,17 @@ func (b *pair) veth(ctx context.Context) (string, error) {
 
 // tryLink tries to configure both ends of the link as the lab does.
 func tryLink(aggregate bool) func(*pair, context.Context) (string, error) {
-	return func(b *pair, ctx context.Context) (string, error) {
-		end := func(h *backend.Host, name, addr string) func() error {
+	return func(hosts *pair, ctx context.Context) (string, error) {
+		end := func(host *backend.Host, name, addr string) func() error {
 			return func() error {
-				return h.Apply(ctx, agent.Network{Links: []agent.Link{{
+				return host.Apply(ctx, agent.Network{Links: []agent.Link{{
 					Name: name, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, TxChecksum: true, Aggregate: aggregate,
-					QueueLen: 100, CPUs: h.CPUs,
+					QueueLen: 100, CPUs: host.CPUs,
 				}}})
 			}
 		}
 		return "", backend.Together(
-			end(b.router, b.routerIf, "192.168.137.254/24"), end(b.client, b.peer, "192.168.137.253/24"))
+			end(hosts.router, hosts.routerIf, "192.168.137.254/24"), end(hosts.client, hosts.peer, "192.168.137.253/24"))
 	}
 }
 
@@ -319,8 +323,8 @@ func (b *pair) macvlan(ctx context.Context) (string, error) {
 		ctx, client.Config{Kind: client.KindMacvlan, Count: 1, Parent: b.peer, LAN: topology.DefaultLAN, Lab: 'd'})
 }
 
-// settings reads what each new network namespace begins with: the machine's own
-// values are not inherited.
+// settings reads the settings with which each new network namespace begins, by their names below /proc/sys. A namespace
+// does not inherit the machine's.
 func (b *pair) settings(ctx context.Context) map[string]string {
 	found := map[string]string{}
 	for _, name := range []string{machine.PortRange, machine.Backlog} {

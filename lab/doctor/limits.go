@@ -15,54 +15,54 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// largestExperiment is the one with the most clients that have something of the
-// machine's own each, the first of equals.
-func largestExperiment(all []*experiment.Experiment) runner.Demand { return most(all, false) }
+// largestExperiment returns the demand of the experiment with the most clients that have a namespace each. Of equal
+// ones it returns the first.
+func largestExperiment(all []*experiment.Experiment) runner.Demand { return largestDemand(all, false) }
 
-// mostPersonas is the one with the most clients of a kind that shares what its host has.
-func mostPersonas(all []*experiment.Experiment) runner.Demand { return most(all, true) }
+// mostPersonas returns the demand of the experiment with the most clients of a kind that shares its host's namespace.
+func mostPersonas(all []*experiment.Experiment) runner.Demand { return largestDemand(all, true) }
 
-func most(all []*experiment.Experiment, shared bool) (d runner.Demand) {
-	for _, e := range all {
-		if client.KindOf(e.Client.Kind).Shared == shared && slices.Max(e.Clients) > d.Clients() {
-			d = runner.DemandOf(e)
+func largestDemand(all []*experiment.Experiment, shared bool) (demand runner.Demand) {
+	for _, exp := range all {
+		if client.KindOf(exp.Client.Kind).Shared == shared && slices.Max(exp.Clients) > demand.Clients() {
+			demand = runner.DemandOf(exp)
 		}
 	}
-	return d
+	return demand
 }
 
-// limits compares the machine's limits with what the largest experiment needs.
-// inside are settings of a new network namespace, empty when none could be made.
-func (x examination) limits(inside map[string]string) []Check {
-	lines := []Check{x.nofile(), x.neighbourTable()}
-	for _, l := range runner.Limits {
-		if l.Key != "" && (l.Have(x.machine) > 0 || l.None != "") {
-			lines = append(lines, x.limit(l))
+// limits compares the machine's limits with the demand of the largest experiment.
+// netnsSettings are settings of a new network namespace, empty when none could be made.
+func (x examination) limits(netnsSettings map[string]string) []Check {
+	checks := []Check{x.nofile(), x.neighbourTable()}
+	for _, limit := range runner.Limits {
+		if limit.Key != "" && (limit.Have(x.machine) > 0 || limit.None != "") {
+			checks = append(checks, x.limit(limit))
 		}
 	}
-	return append(lines, x.ports(inside), x.listenQueue(inside), x.personaCheck())
+	return append(checks, x.ports(netnsSettings), x.listenQueue(netnsSettings), x.personaCheck())
 }
 
-// limit compares one limit with what the largest experiment needs.
-func (x examination) limit(l runner.Limit) Check {
-	have, need, taken := l.Have(x.machine), l.Need(x.largest), int64(0)
-	found, do := l.None, ""
+// limit compares one limit with the demand of the largest experiment.
+func (x examination) limit(limit runner.Limit) Check {
+	have, need, taken := limit.Have(x.machine), limit.Need(x.largest), int64(0)
+	found, do := limit.None, ""
 	if have > 0 {
 		found = fmt.Sprintf("%d; %s needs %d", have, x.largest, need)
-		if l.Taken != nil {
-			taken = l.Taken(x.machine)
+		if limit.Taken != nil {
+			taken = limit.Taken(x.machine)
 			found = fmt.Sprintf(
 				"%d, of which %s in use; %s needs %d more", have, words.Agreed(int(taken), "is", "are"), x.largest, need)
 		}
 		if have < taken+need {
-			do = l.Advice(x.machine, x.largest)
+			do = limit.Advice(x.machine, x.largest)
 		}
 	}
-	return checkOf(l.Key, l.What, found, l.Means, do)
+	return checkOf(limit.Key, limit.What, found, limit.Means, do)
 }
 
-// nofile judges the hard limit, up to which agents go, and the soft one of the
-// devices' daemons, which may hold a connection of every client at once.
+// nofile judges the limits of open files: the hard limit, to which agents raise their own, and the soft limit, which
+// holds for the devices' daemons. A daemon may have a connection of every client at once.
 func (x examination) nofile() Check {
 	soft, hard := x.machine.Limits.FilesSoft, x.machine.Limits.FilesHard
 	agent, daemon := x.largest.Files(), int64(runner.FilesPerHost+x.largest.Clients())
@@ -84,7 +84,7 @@ func (x examination) nofile() Check {
 }
 
 func (x examination) neighbourTable() Check {
-	// A container has its own network namespace, and these settings only the first one.
+	// Only the machine's first network namespace has these settings. A container has another one.
 	found, means := "gc_thresh1-3 cannot be read from this network namespace", ""
 	do := "look on the machine itself: sysctl net.ipv4.neigh.default.gc_thresh2"
 	if t := x.machine.Limits.Neighbours; t[1] > 0 {
@@ -100,22 +100,22 @@ func (x examination) neighbourTable() Check {
 	return checkOf("limit.neighbours", "neighbour table", found, means, do)
 }
 
-// setting is a network setting of a new namespace, or of this one where none could be made.
-func (x examination) setting(inside map[string]string, name, here string) (text, where string) {
-	if text = inside[name]; text != "" {
+// setting returns a network setting of a new namespace and says where it was read. When no namespace could be made it
+// returns this namespace's setting (here).
+func (x examination) setting(netnsSettings map[string]string, name, here string) (text, where string) {
+	if text = netnsSettings[name]; text != "" {
 		return text, "in each new network namespace"
 	}
 	return here, "in this network namespace; those of the lab were not tried"
 }
 
-func (x examination) ports(inside map[string]string) Check {
-	text, where := x.setting(inside, machine.PortRange, x.machine.Limits.Ports)
+func (x examination) ports(netnsSettings map[string]string) Check {
+	text, where := x.setting(netnsSettings, machine.PortRange, x.machine.Limits.Ports)
 	found, do := cmp.Or(text, "no "+machine.PortRange), "mount /proc"
 	var low, high int64
 	if n, err := fmt.Sscan(text, &low, &high); err == nil && n == 2 {
 		found, do = fmt.Sprintf("%d to %d %s", low, high, where), ""
-		// A client binds to its own address and has a stream and a probe; logins
-		// leave connections in TIME_WAIT.
+		// Each client has an address of its own, and therefore all ports. Logins leave connections in TIME_WAIT.
 		if high-low+1 < bench.FlowsPerClient {
 			do = "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
 		}
@@ -124,8 +124,8 @@ func (x examination) ports(inside map[string]string) Check {
 		fmt.Sprintf("each client has them all and uses %d at most", bench.FlowsPerClient), do)
 }
 
-func (x examination) listenQueue(inside map[string]string) Check {
-	text, where := x.setting(inside, machine.Backlog, x.machine.Limits.Backlog)
+func (x examination) listenQueue(netnsSettings map[string]string) Check {
+	text, where := x.setting(netnsSettings, machine.Backlog, x.machine.Limits.Backlog)
 	found, do := "no "+machine.Backlog, "mount /proc"
 	if have, err := strconv.Atoi(text); err == nil {
 		need := x.largest.Clients()
@@ -138,9 +138,8 @@ func (x examination) listenQueue(inside map[string]string) Check {
 	return checkOf("limit.somaxconn", "somaxconn", found, "all clients may connect at the same moment", do)
 }
 
-// personaCheck compares the machine with the demand of the most personas: memory, and open
-// files, spread over several processes. Their addresses take no entries of the machine's
-// neighbour table.
+// personaCheck compares memory and open files with the demand of the most personas, which a host spreads over several
+// processes. Personas take no entries of the machine's neighbour table.
 func (x examination) personaCheck() Check {
 	need, hard, do := x.personas.MemoryKiB(), x.machine.Limits.FilesHard, ""
 	if m := x.machine.Memory; m.Total > 0 && m.Available < need {

@@ -11,40 +11,41 @@ import (
 )
 
 func (x examination) machineChecks(ctx context.Context) ([]Check, error) {
-	user := Check{Key: "machine.root", State: OK, What: "root", Found: "yes", Means: "hosts can be made and CPU time read",
+	user := Check{Key: "machine.root", State: OK, Subject: "root", Found: "yes",
+		Means:  "hosts can be made and CPU time read",
 		Needed: true}
 	if !x.machine.Root {
 		user.State, user.Found, user.Means = Missing, "no: a run makes network namespaces", ""
-		user.Do = "sudo gateweigh run; what this report leaves out shows with: sudo gateweigh doctor"
+		user.Remedy = "sudo gateweigh run; what this report leaves out shows with: sudo gateweigh doctor"
 	}
-	busy, err := x.asked.Busiest(ctx)
+	busy, err := x.host.Busiest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	own, others := x.running.parted(busy)
+	own, others := x.running.splitPrograms(busy)
 	return append([]Check{user, x.rights(), x.cpus(), x.siblings(), x.frequency(), x.virtual(), x.quota(), x.memory(),
 		otherPrograms(others)}, x.running.checks(own)...), nil
 }
 
-// keyRights is the key of the check of rights. If it is not ok, the verdict begins with it.
+// keyRights is the key of the check of rights. When it is missing, the verdict says only that.
 const keyRights = "machine.rights"
 
-// rights tells what a container or a service keeps from root.
+// rights checks whether a container or a service withholds rights that root has.
 func (x examination) rights() Check {
-	l := checkOf(keyRights, "rights", "nothing that labs need is kept from this user",
+	check := checkOf(keyRights, "rights", "nothing that labs need is kept from this user",
 		"hosts can be metered and their threads bound to CPUs", "")
 	if !x.machine.Root {
-		l = checkOf(keyRights, "rights", "not looked at without root", "", needsRoot)
+		check = checkOf(keyRights, "rights", "not looked at without root", "", needsRoot)
 	}
 	if len(x.machine.Bars) > 0 {
-		l.State, l.Means = Missing, ""
-		l.Found, l.Do = barText(x.machine.Bars)
+		check.State, check.Means = Missing, ""
+		check.Found, check.Remedy = barText(x.machine.Bars)
 	}
-	l.Needed = true
-	return l
+	check.Needed = true
+	return check
 }
 
-// barText joins the reasons why labs cannot run, and their remedies.
+// barText joins the reasons why labs cannot run, and joins their remedies.
 func barText(bars []machine.Bar) (what, do string) {
 	var texts, steps []string
 	for _, b := range bars {
@@ -62,7 +63,7 @@ func (x examination) cpus() Check {
 		do)
 }
 
-// siblings tells whether a router shares its core with an endpoint.
+// siblings checks whether a router's CPU shares its core with a CPU of the endpoints.
 func (x examination) siblings() Check {
 	found, do := "the routers' CPU shares its core with no other CPU of the lab", ""
 	var shared []int
@@ -97,11 +98,10 @@ func (x examination) frequency() Check {
 	return checkOf("machine.frequency", "CPU frequency", found, means, do)
 }
 
-// quietStealPct is the steal that a quiet machine shows too, in % of its CPU time.
+// quietStealPct is the largest steal of a quiet machine, in % of its CPU time.
 const quietStealPct = 1.0
 
-// virtual tells a virtual machine by the CPU's flags, and what its host has
-// taken away since it was started.
+// virtual reports whether the machine is a VM, by the CPU's flags, and the steal since it was started.
 func (x examination) virtual() Check {
 	found, means, do := "none seen", "nanoseconds are those of this CPU", ""
 	if x.machine.Virtualisation == machine.Hypervisor {
@@ -117,9 +117,9 @@ func (x examination) virtual() Check {
 				"towards 1, and their intervals are widened to contain that"
 		}
 	}
-	l := checkOf("machine.virtualisation", "virtualisation", found, means, do)
-	l.Figures = figures
-	return l
+	check := checkOf("machine.virtualisation", "virtualisation", found, means, do)
+	check.Figures = figures
+	return check
 }
 
 func (x examination) quota() Check {
@@ -144,19 +144,19 @@ func (x examination) memory() Check {
 }
 
 const (
-	maxOtherCores = 0.05 // of one core: more shows in the clean router's figures
-	shownUsers    = 3
-	shownCores    = 0.02
+	maxOtherCores = 0.05 // cores that other programs may use without a warning: more shows in the clean router's figures
+	shownUsers    = 3    // programs that are named
+	shownCores    = 0.02 // cores that a program must use to be named
 )
 
-// otherPrograms judges what other programs use, the busiest first.
+// otherPrograms judges the CPU use of other programs. list begins with the busiest.
 func otherPrograms(list []machine.User) Check {
 	var all float64
 	var names []string
-	for i, u := range list {
-		all += u.Cores
-		if i < shownUsers && u.Cores >= shownCores {
-			names = append(names, fmt.Sprintf("%s (process %d) %.0f %%", u.Name, u.PID, 100*u.Cores))
+	for i, program := range list {
+		all += program.Cores
+		if i < shownUsers && program.Cores >= shownCores {
+			names = append(names, fmt.Sprintf("%s (process %d) %.0f %%", program.Name, program.PID, 100*program.Cores))
 		}
 	}
 	found, do := fmt.Sprintf("%.1f %% of a core", 100*all), ""
@@ -166,7 +166,7 @@ func otherPrograms(list []machine.User) Check {
 	if all > maxOtherCores {
 		do = "stop them while you measure; a duet cancels much of it, single values do not"
 	}
-	l := checkOf("machine.load", "other programs", found, "the lab has the CPUs to itself", do)
-	l.Figures = map[string]analysis.Number{"core_pct": analysis.Number(100 * all)}
-	return l
+	check := checkOf("machine.load", "other programs", found, "the lab has the CPUs to itself", do)
+	check.Figures = map[string]analysis.Number{"core_pct": analysis.Number(100 * all)}
+	return check
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// runningLab is a lab that measures on this machine while it is examined.
+// runningLab is the run that measures on this machine during the examination, if there is one.
 type runningLab struct {
-	is     bool
-	pid    int
-	folder string
+	measuring bool // there is one
+	pid       int
+	folder    string
 }
 
 // waitForRun is the remedy where another run disturbs the examination.
@@ -23,7 +23,7 @@ const waitForRun = "wait for the other run, then: gateweigh doctor"
 func runningNow() (r runningLab) {
 	holder, folder, is := strings.Cut(runner.Holder(), ", folder ")
 	if _, err := fmt.Sscanf(holder, "process %d", &r.pid); is && err == nil {
-		r.is, r.folder = true, folder
+		r.measuring, r.folder = true, folder
 	}
 	return r
 }
@@ -32,22 +32,22 @@ func (r runningLab) String() string {
 	return fmt.Sprintf("a gateweigh run (process %d, folder %s)", r.pid, r.folder)
 }
 
-// parted are the programs of the run, and the others. Polling threads of links are the run's: they are the kernel's,
-// and without labs there are hardly any.
-func (r runningLab) parted(list []machine.User) (own, others []machine.User) {
-	for _, u := range list {
-		if r.is && (strings.HasPrefix(u.Name, "napi/") || descendsFrom(u.PID, r.pid)) {
-			own = append(own, u)
+// splitPrograms separates the run's programs from the others. Polling threads of links count as the run's: they belong
+// to the kernel, but without labs there are hardly any.
+func (r runningLab) splitPrograms(list []machine.User) (own, others []machine.User) {
+	for _, program := range list {
+		if r.measuring && (strings.HasPrefix(program.Name, "napi/") || descendsFrom(program.PID, r.pid)) {
+			own = append(own, program)
 		} else {
-			others = append(others, u)
+			others = append(others, program)
 		}
 	}
 	return own, others
 }
 
-// descendsFrom reports whether a process is another one, or was started by it or by what it has started.
-func descendsFrom(pid, from int) bool {
-	for pid > 1 && pid != from {
+// descendsFrom reports whether the process pid is ancestor or descends from it.
+func descendsFrom(pid, ancestor int) bool {
+	for pid > 1 && pid != ancestor {
 		p, err := procfs.NewProc(pid)
 		if err != nil {
 			return false // it has ended
@@ -58,17 +58,17 @@ func descendsFrom(pid, from int) bool {
 		}
 		pid = stat.PPID
 	}
-	return pid == from
+	return pid == ancestor
 }
 
 // checks returns the checks of the run and of its programs.
 func (r runningLab) checks(users []machine.User) []Check {
-	if !r.is {
+	if !r.measuring {
 		return nil
 	}
 	var cores float64
-	for _, u := range users {
-		cores += u.Cores
+	for _, program := range users {
+		cores += program.Cores
 	}
 	return []Check{checkOf(
 		"machine.run", "a run", fmt.Sprintf("%s measures and uses %.1f %% of a core", r, 100*cores), "", waitForRun)}

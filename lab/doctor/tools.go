@@ -15,17 +15,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// deviceKey begins the keys of devices' lines.
+// deviceKey begins the keys of devices' checks.
 const deviceKey = "device."
 
-// tool is a program and all that start it.
+// tool is a program that the lab or its devices start.
 type tool struct {
 	dut.Need
-	users  []string // "the lab", "opennds"
-	needed bool     // the lab itself cannot run without it
+	users  []string // what starts it: "the lab", "opennds"
+	needed bool     // the lab cannot run without it
 }
 
-// allTools lists every program that the lab and its devices start, by name.
+// allTools lists every program that the lab and its devices start, sorted by name.
 func allTools() ([]tool, error) {
 	byName := map[string]*tool{}
 	add := func(who string, needed bool, needs ...dut.Need) {
@@ -44,15 +44,15 @@ func allTools() ([]tool, error) {
 			t.needed = t.needed || needed
 		}
 	}
-	for i, e := range measure.Catalogue().Builtins() {
-		add("the lab", i == 0, runner.Needs(e)...)
+	for i, exp := range measure.Catalogue().Builtins() {
+		add("the lab", i == 0, runner.Needs(exp)...)
 	}
 	for _, name := range dut.Names() {
-		d, err := dut.New(name, 1, nil)
+		device, err := dut.New(name, 1, nil)
 		if err != nil {
 			return nil, err
 		}
-		add(name, false, d.Traits().Needs...)
+		add(name, false, device.Traits().Needs...)
 	}
 	add("kind = \"iperf3\"", false, dut.Need{Program: "iperf3", Package: "iperf3"})
 	add("run --profile", false, dut.Need{Program: "perf", Package: "linux-perf"})
@@ -73,37 +73,37 @@ func (x examination) tools(ctx context.Context) ([]Check, error) {
 	for i, t := range list {
 		needs[i] = t.Need
 	}
-	found, err := x.asked.Find(ctx, machine.Query{Needs: needs, Versions: true})
+	found, err := x.host.Find(ctx, machine.Query{Needs: needs, Versions: true})
 	if err != nil {
 		return nil, err
 	}
-	lines := make([]Check, len(list))
+	checks := make([]Check, len(list))
 	for i, t := range list {
 		means := "for " + strings.Join(t.users, ", ")
-		lines[i] = checkOf(
+		checks[i] = checkOf(
 			"tool."+t.Program, t.Program, cmp.Or(strings.TrimSuffix(found[i].Version, "."), "here, says no version"), means, "")
 		if found[i].Path == "" {
 			_, do := missingPrograms(needs[i:i+1], found[i:i+1])
-			lines[i] = Check{Key: lines[i].Key, State: Missing, What: t.Program, Found: "not on PATH; " + means, Do: do}
+			checks[i] = Check{Key: checks[i].Key, State: Missing, Subject: t.Program, Found: "not on PATH; " + means, Remedy: do}
 		}
-		lines[i].Needed = t.needed
+		checks[i].Needed = t.needed
 	}
-	return lines, nil
+	return checks, nil
 }
 
-// devices tells which devices can run here. kernel are the lines of the kernel's features.
+// devices checks which devices can run on this machine. kernel has the checks of the kernel's features.
 func (x examination) devices(ctx context.Context, kernel []Check) ([]Check, error) {
-	var lines []Check
+	var checks []Check
 	for _, name := range dut.Names() {
-		d, err := dut.New(name, 1, nil)
+		device, err := dut.New(name, 1, nil)
 		if err != nil {
 			return nil, err
 		}
-		traits, means := d.Traits(), "runs here: can be measured"
+		traits, means := device.Traits(), "runs here: can be measured"
 		if name == experiment.Clean {
 			means = "the other side of every pair"
 		}
-		found, err := x.asked.Find(ctx, machine.Query{Needs: traits.Needs})
+		found, err := x.host.Find(ctx, machine.Query{Needs: traits.Needs})
 		if err != nil {
 			return nil, err
 		}
@@ -111,37 +111,37 @@ func (x examination) devices(ctx context.Context, kernel []Check) ([]Check, erro
 		if text == "" {
 			text, do = x.missingFeatures(name, traits.Needs, kernel)
 		}
-		l := checkOf(deviceKey+name, name, cmp.Or(text, traits.About), means, do)
+		check := checkOf(deviceKey+name, name, cmp.Or(text, traits.About), means, do)
 		if text != "" {
-			l.State, l.Means = Missing, ""
+			check.State, check.Means = Missing, ""
 		}
-		lines = append(lines, l)
+		checks = append(checks, check)
 	}
-	return lines, nil
+	return checks, nil
 }
 
-// missingFeatures tells which features of the kernel a device needs and does not have, and what to do; both are empty
-// when there are none. Features that nothing has tried are looked up in the kernel's configuration.
+// missingFeatures lists the features that a device needs and the kernel lacks, and their remedies; both are empty when
+// the kernel lacks none. It looks up features without a check in the kernel's configuration.
 func (x examination) missingFeatures(name string, needs []dut.Need, kernel []Check) (text, do string) {
 	var features []machine.Feature
 	var names, steps []string
 	refused := false
 	for _, n := range needs {
-		f := n.KernelFeature()
+		needed := n.KernelFeature()
 		var tried, works bool
 		for _, k := range kernel {
-			if slices.Contains(f.Alternatives(), machine.Feature(k.What)) {
-				tried, works, refused = true, works || k.State == OK, refused || k.refused
+			if slices.Contains(needed.Alternatives(), machine.Feature(k.Subject)) {
+				tried, works, refused = true, works || k.State == OK, refused || k.noPermission
 			}
 		}
-		if f == "" || slices.Contains(features, f) || works || !tried && f.Unset() == "" {
+		if needed == "" || slices.Contains(features, needed) || works || !tried && needed.Unset() == "" {
 			continue
 		}
-		features, names = append(features, f), append(names, string(f))
+		features, names = append(features, needed), append(names, string(needed))
 		if tried {
-			steps = append(steps, "see "+string(f)+" above")
+			steps = append(steps, "see "+string(needed)+" above")
 		} else {
-			steps = append(steps, "a kernel with it: "+f.Unset())
+			steps = append(steps, "a kernel with it: "+needed.Unset())
 		}
 	}
 	if len(features) == 0 {
@@ -157,8 +157,8 @@ func (x examination) missingFeatures(name string, needs []dut.Need, kernel []Che
 	return "the kernel lacks " + strings.Join(names, ", "), strings.Join(steps, "; ")
 }
 
-// missingPrograms tells which programs are missing or do not start, and what to do about all of
-// them; both are empty when there are none.
+// missingPrograms lists the programs that are missing or do not start, and their remedies; both are empty when there
+// are none.
 func missingPrograms(needs []dut.Need, found []machine.Found) (text, do string) {
 	var names, texts, packages, steps []string
 	for i, n := range needs {

@@ -176,10 +176,10 @@ func TestFilteredCalls(t *testing.T) {
 		t.Errorf("exit %d, %v: %+v\n%s", e.code, err, l, e.stderr)
 	}
 	lines := reportOf(t, container(t, dir, without, "doctor", "--quick", "--json").stdout)
-	if l := lines["kernel.bpf-tc"]; !strings.Contains(l.Found, text) || !strings.Contains(l.Do, "seccomp=unconfined") {
+	if l := lines["kernel.bpf-tc"]; !strings.Contains(l.Found, text) || !strings.Contains(l.Remedy, "seccomp=unconfined") {
 		t.Errorf("doctor: %+v", l)
 	}
-	if l := lines["device.floor"]; strings.Contains(l.Found, "kernel lacks") || strings.Contains(l.Do, "--kernel") {
+	if l := lines["device.floor"]; strings.Contains(l.Found, "kernel lacks") || strings.Contains(l.Remedy, "--kernel") {
 		t.Errorf("doctor: %+v", l)
 	}
 }

@@ -29,7 +29,7 @@ import (
 
 var shots = flag.String("shots", "", "folder to photograph pages into")
 
-// screen is how a reader looks at pages.
+// screen is the size and colour scheme of a reader's screen.
 type screen struct {
 	name          string
 	width, height int64
@@ -41,13 +41,13 @@ var screens = []screen{
 	{"phone-dark", 390, 844, true},
 }
 
-// tab is a page of a server in a browser.
+// tab is a browser tab with a page of a server.
 type tab struct {
 	ctx    context.Context
 	server *httptest.Server
 
 	mu     sync.Mutex
-	errors []string // of scripts, and requests that lead elsewhere
+	errors []string // exceptions of scripts, and requests to other servers
 }
 
 func newTab(t *testing.T, browser context.Context, server *httptest.Server) *tab {
@@ -69,7 +69,7 @@ func newTab(t *testing.T, browser context.Context, server *httptest.Server) *tab
 	return p
 }
 
-// hear notes what must not happen.
+// hear records exceptions of scripts and requests to other servers.
 func (p *tab) hear(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *tab) hear(event any) {
 	}
 }
 
-// look chooses the screen.
+// look sets the size and the colour scheme of the tab.
 func (p *tab) look(t *testing.T, s screen) {
 	t.Helper()
 	scheme := "light"
@@ -105,17 +105,17 @@ func (p *tab) open(t *testing.T, address string) {
 	browsertest.Drawn(t, p.ctx)
 }
 
-// await waits until a script is true of the page, also of the one that a link leads to meanwhile.
+// await waits until a script returns true, on this page or on the next one that a link leads to.
 func (p *tab) await(t *testing.T, what, script string) {
 	t.Helper()
 	labtest.Await(t, what+" on the page", func() bool {
-		so, err := chromedp.Run(
+		holds, err := chromedp.Run(
 			p.ctx, chromedp.Evaluate[bool](`(() => { try { return Boolean(`+script+`); } catch { return false; } })()`))
-		return err == nil && so // an error: the page is being left
+		return err == nil && holds // an error: the tab is loading another page
 	})
 }
 
-// photograph keeps a picture of the whole page, where -shots asks for it.
+// photograph writes a picture of the whole page into the folder -shots, if that is set.
 func (p *tab) photograph(t *testing.T, name string) {
 	t.Helper()
 	if *shots == "" {
@@ -130,7 +130,7 @@ func (p *tab) photograph(t *testing.T, name string) {
 	}
 }
 
-// folder has runs of many states; one goes on.
+// folder makes a folder with runs in several states; one goes on.
 func folder(t *testing.T) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -153,11 +153,11 @@ func folder(t *testing.T) (root string) {
 	if err := os.WriteFile(filepath.Join(damaged, result.EnvironmentFile), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	spreadOut(t, filepath.Join(root, "nodes"))
+	writeCampaign(t, filepath.Join(root, "nodes"))
 	return root
 }
 
-// TestPagesInABrowser looks at every page on all screens: whole, accessible, and with no need to scroll sideways.
+// TestPagesInABrowser checks every page on all screens: it is accessible and needs no sideways scrolling.
 func TestPagesInABrowser(t *testing.T) {
 	axe, err := os.ReadFile("../report/testdata/axe/axe.min.js")
 	if err != nil {
@@ -175,16 +175,16 @@ func TestPagesInABrowser(t *testing.T) {
 			p.look(t, screens[0])
 			p.open(t, address)
 			browsertest.Eval[bool](t, p.ctx, string(axe)+"; true")
-			for _, s := range screens {
-				p.look(t, s)
+			for _, screen := range screens {
+				p.look(t, screen)
 				browsertest.Drawn(t, p.ctx)
-				p.photograph(t, name+"-"+s.name)
-				checkFits(t, p, s)
-				checkAccessible(t, p, s)
-				if name == "campaign" { // each has its name, also the first on a phone
+				p.photograph(t, name+"-"+screen.name)
+				checkFits(t, p, screen)
+				checkAccessible(t, p, screen)
+				if name == "campaign" { // the headings must be visible, also on a phone
 					for _, hidden := range browsertest.Eval[[]string](t, p.ctx, `[...document.querySelectorAll("h2[id^=c-]")]
 						.filter((e) => e.getBoundingClientRect().height < 10).map((e) => e.textContent)`) {
-						t.Errorf("%s: the name of campaign %s is hidden", s.name, hidden)
+						t.Errorf("%s: the name of campaign %s is hidden", screen.name, hidden)
 					}
 				}
 			}
@@ -192,7 +192,7 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 }
 
-// checkFits holds that the page is no wider than the screen, and that what can be pressed on a phone is large enough.
+// checkFits checks that the page is no wider than the screen, and that buttons and links on a phone are large enough.
 func checkFits(t *testing.T, p *tab, s screen) {
 	t.Helper()
 	if wide := browsertest.Eval[int64](t, p.ctx, `document.documentElement.scrollWidth`); wide > s.width {
@@ -222,8 +222,8 @@ func checkAccessible(t *testing.T, p *tab, s screen) {
 	}
 }
 
-// TestPageGrows has a run's page open while the run grows and ends: figures, status and time left follow, folds and
-// focus stay.
+// TestPageGrows has a run's page open while the run grows, ends and is deleted: the page shows figures, status and time
+// left, and folds and focus stay.
 func TestPageGrows(t *testing.T) {
 	root := t.TempDir()
 	dir, run := filepath.Join(root, "grows"), simulated("quick", 1)
@@ -261,7 +261,7 @@ func TestPageGrows(t *testing.T) {
 	p.await(t, "that it is gone", `document.querySelector(".connection").textContent.includes("deleted")`)
 }
 
-// counts is what the report of a run folder says of its trials.
+// counts returns the sentence about accepted trials in the report of a run's folder.
 func counts(t *testing.T, dir string) string {
 	t.Helper()
 	run, err := measure.ReadRun(dir)
@@ -271,7 +271,7 @@ func counts(t *testing.T, dir string) string {
 	return words.Counted(measure.Summarise(run, analysis.Options{}).Trials.Accepted, "trial") + " accepted"
 }
 
-// TestKeyboardAlone chooses two runs and compares them, and finds a run, without a mouse.
+// TestKeyboardAlone uses only keys: it chooses and compares two runs, and searches for a run.
 func TestKeyboardAlone(t *testing.T) {
 	root := folder(t)
 	server := serve(t, live.Config{Dir: root})
@@ -298,7 +298,7 @@ func TestKeyboardAlone(t *testing.T) {
 		browsertest.Press(t, p.ctx, " ")
 	}
 	p.await(t, "the count", `document.getElementById("chosen").textContent === "Two are chosen."`)
-	// The list is renewed when another run appears; what was chosen stays.
+	// The script renews the list when another run appears, and keeps the choice.
 	write(t, filepath.Join(root, "20260307T090000Z-quick"), simulated("quick", 150))
 	p.await(t, "a further run", `document.querySelector("main").textContent.includes("20260307T090000Z-quick")`)
 	p.await(t, "the count", `document.getElementById("chosen").textContent === "Two are chosen."`)

@@ -12,7 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// campaigns lists the campaigns right below the folder of runs, by name, and that folder itself.
+// campaigns lists the names of the campaigns directly below the folder of runs; "." when the folder itself is a
+// campaign.
 func (s *Server) campaigns() (names []string) {
 	if campaign.IsCampaign(s.Dir) {
 		return []string{"."}
@@ -26,47 +27,48 @@ func (s *Server) campaigns() (names []string) {
 	return names
 }
 
-// spread is a campaign as the template lays it out.
-type spread struct {
+// campaignView is a campaign for the template "campaigns".
+type campaignView struct {
 	campaign.Status
 	Name, Fault, Experiments string
 	Percent                  int
 	Known                    bool
 }
 
-// campaign shows the campaigns of the folder, or one with its nodes.
-func (s *Server) campaign(w http.ResponseWriter, r *http.Request) {
+// campaign answers with all campaigns of the folder, or with the one that the query names.
+func (s *Server) campaign(w http.ResponseWriter, request *http.Request) {
 	names := s.campaigns()
 	title := "Campaigns"
-	if chosen := r.URL.Query().Get("campaign"); chosen != "" {
+	if chosen := request.URL.Query().Get("campaign"); chosen != "" {
 		if !slices.Contains(names, chosen) {
-			s.sorry(w, http.StatusNotFound, "No such campaign", "There is no campaign of the name %q in this folder.", chosen)
+			s.errorPage(w, http.StatusNotFound, "No such campaign", "There is no campaign of the name %q in this folder.",
+				chosen)
 			return
 		}
 		names, title = []string{chosen}, "Campaign "+chosen
 	}
 	s.computing.Lock()
 	defer s.computing.Unlock()
-	var list []spread
+	var list []campaignView
 	for _, name := range names {
-		list = append(list, s.spread(name))
+		list = append(list, s.campaignView(name))
 	}
 	s.sheet(w, http.StatusOK, report.Sheet{Title: title, Site: s.site("/campaign")}, "campaigns", list)
 }
 
-// spread reads a campaign's folder.
-func (s *Server) spread(name string) spread {
-	one := spread{Name: name}
-	c, err := campaign.Open(filepath.Join(s.Dir, name))
+// campaignView reads the folder of a campaign.
+func (s *Server) campaignView(name string) campaignView {
+	one := campaignView{Name: name}
+	opened, err := campaign.Open(filepath.Join(s.Dir, name))
 	if err == nil {
-		one.Status, err = c.Look()
+		one.Status, err = opened.Look()
 	}
 	if err != nil {
 		one.Fault = err.Error()
 		return one
 	}
 	var parts []string
-	for _, p := range c.Parts {
+	for _, p := range opened.Parts {
 		parts = append(parts, p.Name+" ("+words.Counted(p.Blocks, "block")+")")
 	}
 	one.Experiments, one.Known = words.Listed(parts), one.Shares > 0

@@ -7,27 +7,31 @@ import (
 	"time"
 )
 
-// mostOpen bounds the streams of events at a time.
-const mostOpen = 64
+// maxStreams bounds the event streams that are open at the same time.
+const maxStreams = 64
 
-// events tells a page that is open what has changed, as server-sent events: "status" has the section of that name,
-// "changed" says that the page is to be fetched again, "gone" that the run was deleted. Comments keep the line open. It
-// ends with the request, or after "gone".
-func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	if !s.enter() {
-		http.Error(w, fmt.Sprintf("%d pages are open already", mostOpen), http.StatusServiceUnavailable)
+// events sends server-sent events to an open page until the request ends:
+//
+//	status   the HTML of the page's section "status"
+//	changed  the page must be fetched again
+//	gone     the run was deleted; the stream ends
+//
+// Comments keep the connection open.
+func (s *Server) events(w http.ResponseWriter, request *http.Request) {
+	if !s.openStream() {
+		http.Error(w, fmt.Sprintf("%d pages are open already", maxStreams), http.StatusServiceUnavailable)
 		return
 	}
-	defer s.leave()
+	defer s.closeStream()
 	stream := http.NewResponseController(w)
-	_ = stream.SetReadDeadline(time.Time{}) // as long as the page is open
+	_ = stream.SetReadDeadline(time.Time{}) // none: the stream lasts as long as the page is open
 	w.Header().Set("Content-Type", "text/event-stream")
 	watch := s.watchList
-	if name := r.URL.Query().Get("run"); name != "" {
+	if name := request.URL.Query().Get("run"); name != "" {
 		watch = s.watchRun(name)
 	}
-	seen := r.URL.Query().Get("key")
-	ticker := time.NewTicker(s.Look)
+	seen := request.URL.Query().Get("key")
+	ticker := time.NewTicker(s.PollInterval)
 	defer ticker.Stop()
 	for quiet := 0; ; quiet++ {
 		text, key, last := watch(seen)
@@ -35,7 +39,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			text = ": still here\n\n"
 		}
 		if text != "" {
-			_ = stream.SetWriteDeadline(time.Now().Add(10 * time.Second)) // one that does not read is let go
+			_ = stream.SetWriteDeadline(time.Now().Add(10 * time.Second)) // ends the stream of a page that does not read
 			if _, err := w.Write([]byte(text)); err != nil || stream.Flush() != nil {
 				return
 			}
@@ -44,27 +48,27 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		select {
-		case <-r.Context().Done():
+		case <-request.Context().Done():
 			return
 		case <-ticker.C:
 		}
 	}
 }
 
-func (s *Server) enter() bool {
+func (s *Server) openStream() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open >= mostOpen {
+	if s.streams >= maxStreams {
 		return false
 	}
-	s.open++
+	s.streams++
 	return true
 }
 
-func (s *Server) leave() {
+func (s *Server) closeStream() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open--
+	s.streams--
 }
 
 // event formats one server-sent event.
@@ -81,12 +85,12 @@ func event(kind string, data []byte) string {
 	return b.String()
 }
 
-// watchList returns an event when the list of runs is no longer the one with a key, the present list's key, and whether
-// the stream ends: never.
+// watchList returns the event "changed" when the list's key differs from seen, and the list's present key. last is
+// always false: the stream goes on.
 func (s *Server) watchList(seen string) (text, key string, last bool) {
-	entries, err := s.look()
+	entries, err := s.runs()
 	if err != nil {
-		return "", seen, false // the next look may see it
+		return "", seen, false // the next call may be able to read the folder
 	}
 	if key = keyOf(entries); key == seen {
 		return "", key, false
@@ -94,29 +98,30 @@ func (s *Server) watchList(seen string) (text, key string, last bool) {
 	return event("changed", nil), key, false
 }
 
-// watchRun returns a function that looks for what a run's page with a key does not show. It returns the events to send,
-// "": none, the key of what the reader has then, and whether the stream ends.
+// watchRun returns a function that compares a run with the reader's page, whose key is seen. The function returns the
+// events to send ("": none), the key of the page that the reader has after them, and whether the stream ends.
 func (s *Server) watchRun(name string) func(seen string) (text, key string, last bool) {
-	said, told := "", time.Now()
+	sentStatus, lastChanged := "", time.Now() // lastChanged: when the report of the last event "changed" was made
 	return func(seen string) (text, key string, last bool) {
-		e, ok, err := s.entry(name)
+		entry, ok, err := s.entry(name)
 		switch {
 		case err != nil:
 			return "", seen, false
 		case !ok:
 			return event("gone", nil), seen, true
 		}
-		section, err := sectionOf(e)
-		if err == nil && string(section) != said {
-			said = string(section)
+		section, err := sectionOf(entry)
+		if err == nil && string(section) != sentStatus {
+			sentStatus = string(section)
 			text = event("status", section)
 		}
-		page, _ := s.shown.get(name)
-		key = files(e)
-		// The page is to be fetched again when the run's files have changed and a new report may be made, or when another
-		// reader had one made since this one was last told.
-		if due := key != seen && s.due(page, e); due || page.made.After(told) {
-			told = page.made // not now: a reader that fetches at this moment may get the older report, and is told again
+		page, _ := s.reports.get(name)
+		key = filesKey(entry)
+		// The reader must fetch the page again when the run's files have changed and a new report may be made, or when
+		// another reader had a report made since the last event.
+		if due := key != seen && s.due(page, entry); due || page.made.After(lastChanged) {
+			// Not the present time: a reader that fetches now may get the older report, and must then fetch again.
+			lastChanged = page.made
 			if due {
 				seen = key
 			}

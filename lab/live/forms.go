@@ -8,5 +8,5 @@ import (
 //go:embed live.html.tmpl
 var formSource string
 
-// forms are the sections of pages.
+// forms has the templates of the pages' sections.
 var forms = template.Must(template.New("live").Parse(formSource))

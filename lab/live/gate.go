@@ -17,49 +17,51 @@ import (
 // until the server ends.
 const cookie = "gateweigh"
 
-// gate says who may read.
+// gate decides which requests are answered.
 type gate struct {
 	token   [sha256.Size]byte
-	open    bool   // no token is needed
-	session string // the value of the cookie
-	cross   *http.CrossOriginProtection
+	open    bool                        // no token is needed
+	session string                      // the cookie's value
+	cross   *http.CrossOriginProtection // refuses login forms of other sites
 }
 
 func newGate(token string) gate {
 	key := make([]byte, 32)
-	_, _ = rand.Read(key) // it never fails
+	_, _ = rand.Read(key) // never fails
 	return gate{sha256.Sum256([]byte(token)), token == "", hex.EncodeToString(key), http.NewCrossOriginProtection()}
 }
 
-// knows compares in constant time, whatever the lengths.
-func (g gate) knows(token string) bool {
+// tokenMatches compares a token with the server's. The time does not depend on the tokens.
+func (g gate) tokenMatches(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	return hmac.Equal(sum[:], g.token[:])
 }
 
-// admit reports whether a request may be answered; if not, it has been.
-func (g gate) admit(s *Server, w http.ResponseWriter, r *http.Request) bool {
+// admit reports whether the request may be answered. If not, admit has answered it with a refusal or the login form.
+func (g gate) admit(s *Server, w http.ResponseWriter, request *http.Request) bool {
 	if g.open {
-		// A page elsewhere whose name leads to this machine would read what this machine's user may.
-		if !local(r.Host) {
+		// Otherwise a foreign page could read runs in the user's browser: by DNS rebinding, a name of its own that resolves
+		// to this machine.
+		if !isLoopback(request.Host) {
 			http.Error(w, "this address is not served: use localhost, or give gateweigh serve a token", http.StatusForbidden)
 			return false
 		}
 		return true
 	}
-	if c, err := r.Cookie(cookie); err == nil && hmac.Equal([]byte(c.Value), []byte(g.session)) {
+	if c, err := request.Cookie(cookie); err == nil && hmac.Equal([]byte(c.Value), []byte(g.session)) {
 		return true
 	}
-	if bearer, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is && g.knows(bearer) {
+	if bearer, is := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer "); is && g.tokenMatches(bearer) {
 		return true
 	}
 	switch {
-	case r.Method == http.MethodGet && (strings.HasSuffix(r.URL.Path, ".css") || strings.HasSuffix(r.URL.Path, ".js")):
-		return true // styles and scripts, which every copy of the program has
-	case r.Method == http.MethodPost && r.URL.Path == "/login":
-		g.login(s, w, r)
-	case r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
-		g.ask(s, w, http.StatusUnauthorized, "")
+	case request.Method == http.MethodGet &&
+		(strings.HasSuffix(request.URL.Path, ".css") || strings.HasSuffix(request.URL.Path, ".js")):
+		return true // styles and scripts are public: every copy of the program has them
+	case request.Method == http.MethodPost && request.URL.Path == "/login":
+		g.login(s, w, request)
+	case request.Method == http.MethodGet && strings.Contains(request.Header.Get("Accept"), "text/html"):
+		g.loginPage(s, w, http.StatusUnauthorized, "")
 	default:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, "a token is needed: Authorization: Bearer TOKEN", http.StatusUnauthorized)
@@ -67,30 +69,30 @@ func (g gate) admit(s *Server, w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// login takes the token from the form and gives the browser the cookie.
-func (g gate) login(s *Server, w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 4096)
+// login checks the token of the form and gives the browser the cookie.
+func (g gate) login(s *Server, w http.ResponseWriter, request *http.Request) {
+	request.Body = http.MaxBytesReader(w, request.Body, 4096)
 	switch {
-	case g.cross.Check(r) != nil:
+	case g.cross.Check(request) != nil:
 		http.Error(w, "the form is of another site", http.StatusForbidden)
-	case !g.knows(strings.TrimSpace(r.PostFormValue("token"))):
-		g.ask(s, w, http.StatusUnauthorized, "That is not the token.")
+	case !g.tokenMatches(strings.TrimSpace(request.PostFormValue("token"))):
+		g.loginPage(s, w, http.StatusUnauthorized, "That is not the token.")
 	default:
-		http.SetCookie(w, &http.Cookie{Name: cookie, Value: g.session, Path: "/", HttpOnly: true, Secure: r.TLS != nil,
+		http.SetCookie(w, &http.Cookie{Name: cookie, Value: g.session, Path: "/", HttpOnly: true, Secure: request.TLS != nil,
 			SameSite: http.SameSiteStrictMode})
-		http.Redirect(w, r, "/", http.StatusSeeOther)
+		http.Redirect(w, request, "/", http.StatusSeeOther)
 	}
 }
 
-// ask shows the form.
-func (g gate) ask(s *Server, w http.ResponseWriter, status int, wrong string) {
+// loginPage answers with the login form. wrong is the message about the last attempt, or "".
+func (g gate) loginPage(s *Server, w http.ResponseWriter, status int, wrong string) {
 	site := s.site("")
 	site.Links = nil
 	s.sheet(w, status, report.Sheet{Title: "Token", Site: site}, "login", wrong)
 }
 
-// local reports whether a request names this machine itself.
-func local(host string) bool {
+// isLoopback reports whether a request's host is localhost or a loopback address.
+func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

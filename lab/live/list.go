@@ -15,21 +15,21 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// perPage is how many runs the list shows at a time.
-const perPage = 100
+// runsPerPage is the number of runs on one page of the list.
+const runsPerPage = 100
 
-// listed is the list of runs as the template lays it out.
-type listed struct {
+// listPage is the list of runs for the template "list".
+type listPage struct {
 	GoingOn []row
 	Rows    []row
-	Key     string // changes with what is shown
+	Key     string // keyOf the runs
 
-	Experiments        []string // to choose from
+	Experiments        []string // choices of the filter
 	States             []archive.State
-	Experiment, Search string // chosen
+	Experiment, Search string // the filter's present choice
 	State              archive.State
-	Found              string
-	Newer, Older       string // addresses; empty: none
+	Found              string // number of runs that match the filter, in words
+	Newer, Older       string // addresses of the neighbouring pages; empty: none
 	Trends             []report.Link
 	Empty              string
 }
@@ -44,23 +44,23 @@ type row struct {
 	Status                            status
 }
 
-// list shows the runs.
-func (s *Server) list(w http.ResponseWriter, r *http.Request) {
-	entries, err := s.look()
+// list answers with the list of runs.
+func (s *Server) list(w http.ResponseWriter, request *http.Request) {
+	entries, err := s.runs()
 	if err != nil {
-		s.sorry(w, http.StatusInternalServerError, "Runs", "The folder of runs cannot be read: %v.", err)
+		s.errorPage(w, http.StatusInternalServerError, "Runs", "The folder of runs cannot be read: %v.", err)
 		return
 	}
-	data := listing(entries, r.URL.Query(), time.Now())
-	sheet := report.Sheet{Title: "Runs", Subtitle: counts(entries), Site: s.site("/")}
+	data := listing(entries, request.URL.Query(), time.Now())
+	sheet := report.Sheet{Title: "Runs", Subtitle: stateCounts(entries), Site: s.site("/")}
 	s.sheet(w, http.StatusOK, sheet, "list", data)
 }
 
-// counts says how many runs there are in which states.
-func counts(entries []archive.Entry) string {
+// stateCounts returns the number of runs, in total and by state, in words.
+func stateCounts(entries []archive.Entry) string {
 	number := map[archive.State]int{}
-	for _, e := range entries {
-		number[e.State]++
+	for _, entry := range entries {
+		number[entry.State]++
 	}
 	text := words.Counted(len(entries), "run")
 	for _, state := range states {
@@ -73,56 +73,56 @@ func counts(entries []archive.Entry) string {
 
 var states = []archive.State{archive.GoingOn, archive.Finished, archive.Interrupted, archive.BrokenOff, archive.Damaged}
 
-// listing lays out what the address asks for.
-func listing(entries []archive.Entry, query url.Values, now time.Time) listed {
-	l := listed{
+// listing makes the page of the list that the query asks for.
+func listing(entries []archive.Entry, query url.Values, now time.Time) listPage {
+	data := listPage{
 		Experiment: query.Get("experiment"), State: archive.State(query.Get("state")), Search: query.Get("search"),
 		States: states, Key: keyOf(entries),
 	}
 	var found []archive.Entry
-	for _, e := range entries {
-		if e.State == archive.GoingOn {
-			l.GoingOn = append(l.GoingOn, rowOf(e, now))
+	for _, entry := range entries {
+		if entry.State == archive.GoingOn {
+			data.GoingOn = append(data.GoingOn, rowOf(entry, now))
 		}
-		if l.matches(e) {
-			found = append(found, e)
+		if data.matches(entry) {
+			found = append(found, entry)
 		}
 	}
-	l.offer(entries)
+	data.offer(entries)
 	first, _ := strconv.Atoi(query.Get("from"))
 	first = max(0, min(first, len(found)-1))
-	last := min(first+perPage, len(found))
-	for _, e := range found[first:last] {
-		l.Rows = append(l.Rows, rowOf(e, now))
+	last := min(first+runsPerPage, len(found))
+	for _, entry := range found[first:last] {
+		data.Rows = append(data.Rows, rowOf(entry, now))
 	}
 	page := func(from int) string {
 		query.Set("from", strconv.Itoa(max(0, from)))
 		return "/?" + query.Encode()
 	}
 	if first > 0 {
-		l.Newer = page(first - perPage)
+		data.Newer = page(first - runsPerPage)
 	}
 	if last < len(found) {
-		l.Older = page(last)
+		data.Older = page(last)
 	}
 	switch {
 	case len(entries) == 0:
-		l.Empty = "There is no run yet. A run that is begun appears here by itself: gateweigh run quick"
+		data.Empty = "There is no run yet. A run that is begun appears here by itself: gateweigh run quick"
 	case len(found) == 0:
-		l.Empty = "No run is like that."
-	case len(found) > perPage:
-		l.Found = fmt.Sprintf("%d to %d of %s", first+1, last, words.Counted(len(found), "run"))
+		data.Empty = "No run is like that."
+	case len(found) > runsPerPage:
+		data.Found = fmt.Sprintf("%d to %d of %s", first+1, last, words.Counted(len(found), "run"))
 	case len(found) < len(entries):
-		l.Found = words.Counted(len(found), "run") + " of " + strconv.Itoa(len(entries))
+		data.Found = words.Counted(len(found), "run") + " of " + strconv.Itoa(len(entries))
 	}
-	return l
+	return data
 }
 
-// offer lists the experiments to choose from, and those of several runs.
-func (l *listed) offer(entries []archive.Entry) {
+// offer fills in the experiments of the filter, and the links to the courses of experiments with several runs.
+func (l *listPage) offer(entries []archive.Entry) {
 	runs := map[string]int{}
-	for _, e := range entries {
-		runs[e.Environment.Experiment]++
+	for _, entry := range entries {
+		runs[entry.Environment.Experiment]++
 	}
 	delete(runs, "")
 	for _, name := range slices.Sorted(maps.Keys(runs)) {
@@ -133,49 +133,49 @@ func (l *listed) offer(entries []archive.Entry) {
 	}
 }
 
-// matches reports whether a run is among those that were asked for.
-func (l listed) matches(e archive.Entry) bool {
-	env := e.Environment
-	text := strings.ToLower(strings.Join([]string{e.Name, env.Experiment, env.Title, env.Kernel, env.CPUModel,
+// matches reports whether the filter selects a run.
+func (l listPage) matches(entry archive.Entry) bool {
+	env := entry.Environment
+	text := strings.ToLower(strings.Join([]string{entry.Name, env.Experiment, env.Title, env.Kernel, env.CPUModel,
 		env.GateweighVersion}, "\n"))
-	return (l.Experiment == "" || env.Experiment == l.Experiment) && (l.State == "" || e.State == l.State) &&
+	return (l.Experiment == "" || env.Experiment == l.Experiment) && (l.State == "" || entry.State == l.State) &&
 		strings.Contains(text, strings.ToLower(l.Search))
 }
 
-func rowOf(e archive.Entry, now time.Time) row {
-	env := e.Environment
-	r := row{
-		Name: e.Name, Address: address(e.Name), Experiment: words.Or(env.Experiment, "unknown"), Title: env.Title,
-		State: e.State, Badge: badges[e.State], CPU: env.CPUModel, Mark: env.VM.Mark(), Fault: e.Fault,
-		Status: statusOf(e, now),
+func rowOf(entry archive.Entry, now time.Time) row {
+	env := entry.Environment
+	view := row{
+		Name: entry.Name, Address: address(entry.Name), Experiment: words.Or(env.Experiment, "unknown"), Title: env.Title,
+		State: entry.State, Badge: badges[entry.State], CPU: env.CPUModel, Mark: env.VM.Mark(), Fault: entry.Fault,
+		Status: statusOf(entry, now),
 	}
-	r.Kernel, r.Build, _ = strings.Cut(env.Kernel, " ")
+	view.Kernel, view.Build, _ = strings.Cut(env.Kernel, " ")
 	if env.CPUs > 0 {
-		r.Machine = words.Counted(env.CPUs, "CPU")
+		view.Machine = words.Counted(env.CPUs, "CPU")
 	}
 	if !env.Start.IsZero() {
-		r.Started, r.StartedAt = env.Start.UTC().Format("2 Jan 2006, 15:04"), env.Start.UTC().Format(time.RFC3339)
+		view.Started, view.StartedAt = env.Start.UTC().Format("2 Jan 2006, 15:04"), env.Start.UTC().Format(time.RFC3339)
 	}
 	if !env.End.IsZero() && env.End.After(env.Start) {
-		r.Took = words.Lasting(env.End.Sub(env.Start))
+		view.Took = words.Lasting(env.End.Sub(env.Start))
 	}
-	return r
+	return view
 }
 
-// badges are the classes of states.
+// badges maps states to CSS classes.
 var badges = map[archive.State]string{archive.GoingOn: "live", archive.Finished: "equivalent",
 	archive.Interrupted: "open", archive.BrokenOff: "fails", archive.Damaged: "fails"}
 
-// address is where a run's page is.
+// address returns the address of a run's page.
 func address(name string) string { return "/run?run=" + url.QueryEscape(name) }
 
-// keyOf changes whenever a list of runs does.
+// keyOf returns a digest of the names, states and progress of runs.
 func keyOf(entries []archive.Entry) string {
 	var b strings.Builder
-	for _, e := range entries {
-		fmt.Fprintf(&b, "%s %s", e.Name, e.State)
-		if e.Progress != nil && e.State == archive.GoingOn {
-			fmt.Fprintf(&b, " %d", e.Progress.Updated.UnixNano())
+	for _, entry := range entries {
+		fmt.Fprintf(&b, "%s %s", entry.Name, entry.State)
+		if entry.Progress != nil && entry.State == archive.GoingOn {
+			fmt.Fprintf(&b, " %d", entry.Progress.Updated.UnixNano())
 		}
 		b.WriteByte('\n')
 	}

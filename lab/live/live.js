@@ -1,7 +1,7 @@
 "use strict";
-// Without this script pages show what there was when they were loaded. With it, they follow what changes: the server
-// says that something has, and what is shown is replaced where it differs. Folds that are open stay open, and neither
-// the place on the page nor the focus moves.
+// This script keeps an open page up to date. The server sends an event when something has changed; the script then
+// replaces the sections of the page that differ. Open folds stay open, and scroll position and focus stay where they
+// are. Without the script, pages show the state at the time they were loaded.
 
 const latest = document.querySelector("#latest[data-run]");
 const all = document.querySelector("#all[data-key]");
@@ -15,7 +15,7 @@ const say = (text) => {
   document.body.classList.toggle("stale", text !== "");
 };
 
-// The fold that was the n-th of its section is it again.
+// Open or close the n-th fold of the new section like the n-th fold of the old one, and keep the scroll positions.
 const keep = (from, to) => {
   const open = [...from.querySelectorAll("details")].map((d) => d.open);
   to.querySelectorAll("details").forEach((d, i) => { d.open = open[i] ?? d.open; });
@@ -23,11 +23,11 @@ const keep = (from, to) => {
   return () => to.querySelectorAll(".scroll").forEach((s, i) => { if (scrolled[i]) [s.scrollLeft, s.scrollTop] = scrolled[i]; });
 };
 
-// What the focus is on is found again by its place among the like.
+// The index of the focused element among the section's focusable elements; -1: the focus is elsewhere.
 const focusable = "a, button, input, select, summary, [tabindex]";
 const focused = (section) => [...section.querySelectorAll(focusable)].indexOf(document.activeElement);
 
-// Sections as the server made them, by name: readers sort and unfold what is on the page.
+// The HTML of the sections as the server sent it, by name. The page itself differs, because readers sort and unfold.
 const made = new Map();
 
 const put = (old, fresh) => {
@@ -40,7 +40,7 @@ const put = (old, fresh) => {
   if (at >= 0) fresh.querySelectorAll(focusable)[at]?.focus({ preventScroll: true });
 };
 
-// What a reader has filled in stays.
+// Save and restore what the reader has entered.
 const filled = () => [...document.querySelectorAll("main input, main select")].map((i) => [i.name, i.value, i.checked]);
 const refill = (before) => {
   const checked = new Set(before.filter((b) => b[2]).map((b) => b[0] + " " + b[1]));
@@ -89,7 +89,7 @@ const renew = async () => {
   document.dispatchEvent(new Event("renewed"));
 };
 
-// One renewal at a time; what changes meanwhile is fetched after it, and what failed is fetched again.
+// One renewal runs at a time. A change during a renewal starts another one after it. A failed renewal is repeated.
 let renewing = false, again = false, failed = false, gone = false;
 const renewed = async () => {
   if (renewing) { again = true; return; }
@@ -128,7 +128,7 @@ const follow = () => {
   addEventListener("pagehide", () => events.close());
 };
 
-// How many runs are chosen for a comparison.
+// Show the number of runs that are chosen for a comparison.
 const count = () => {
   const text = document.getElementById("chosen");
   if (!text) return;

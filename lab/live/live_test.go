@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// simulated is a run of an experiment that began at an hour.
+// simulated makes a run that began so many hours after the first one.
 func simulated(experiment string, hour int) result.Run {
 	run := analysistest.Run(analysistest.Spec{
 		Seed: uint64(hour), DUTs: []analysistest.DUT{{Name: "opennds", Ratio: 2.2}, {Name: "ebpf", Ratio: 0.9}},
@@ -41,7 +41,7 @@ func write(t *testing.T, dir string, run result.Run) {
 	}
 }
 
-// begin writes the beginning of a run that goes on: of this process, with so many of its blocks.
+// begin writes the first blocks of a run that goes on, as the run of this process.
 func begin(t *testing.T, dir string, run result.Run, blocks int) {
 	t.Helper()
 	part := run
@@ -60,7 +60,7 @@ func begin(t *testing.T, dir string, run result.Run, blocks int) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{result.TrialsFile, result.EnvironmentFile} { // each is there whole, or not at all
+	for _, name := range []string{result.TrialsFile, result.EnvironmentFile} { // readers never see half a file
 		if err := os.Rename(filepath.Join(fresh, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func begin(t *testing.T, dir string, run result.Run, blocks int) {
 
 func serve(t *testing.T, cfg live.Config) *httptest.Server {
 	t.Helper()
-	cfg.Look, cfg.Least = 20*time.Millisecond, time.Millisecond
+	cfg.PollInterval, cfg.ReportInterval = 20*time.Millisecond, time.Millisecond
 	s, err := live.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -89,19 +89,19 @@ func serve(t *testing.T, cfg live.Config) *httptest.Server {
 	return server
 }
 
-// get asks for a page and answers with its status and text.
+// get requests a page and returns its status and text. It checks the headers that all pages have.
 func get(t *testing.T, server *httptest.Server, address string, headers ...string) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+address, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; i < len(headers); i += 2 {
-		if r.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
-			r.Host = headers[i+1]
+		if request.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
+			request.Host = headers[i+1]
 		}
 	}
-	answer, err := server.Client().Do(r)
+	answer, err := server.Client().Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func get(t *testing.T, server *httptest.Server, address string, headers ...strin
 	return answer.StatusCode, string(body)
 }
 
-// TestPages asks for every page of a folder in which runs are of all states. Long: one line an address.
+// TestPages requests every page of a folder with runs in all states. Long: one line an address.
 func TestPages(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }
@@ -148,7 +148,7 @@ func TestPages(t *testing.T) {
 		}
 		f.Close()
 	}
-	spreadOut(t, at("nodes"))
+	writeCampaign(t, at("nodes"))
 	server := serve(t, live.Config{Dir: root})
 	for _, tt := range []struct {
 		address string
@@ -216,8 +216,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// spreadOut makes a campaign's folder, as it is while nodes carry out its shares.
-func spreadOut(t *testing.T, dir string) {
+// writeCampaign writes a campaign's folder in which some shares are done, one has failed and one is running.
+func writeCampaign(t *testing.T, dir string) {
 	t.Helper()
 	for name, text := range map[string]string{
 		"campaign.json": `{"version":1,"id":"x","begun":"2026-01-01T00:00:00Z",
@@ -237,7 +237,7 @@ func spreadOut(t *testing.T, dir string) {
 	}
 }
 
-// TestNothingIsWritten: whatever is asked for, the folder stays as it was, and a run may still be written.
+// TestNothingIsWritten: requests change nothing in the folder, and leave no lock on the run.
 func TestNothingIsWritten(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "grows")
@@ -251,7 +251,7 @@ func TestNothingIsWritten(t *testing.T) {
 	if now := listing(t, root); now != before {
 		t.Errorf("the folder has changed:\n%s\nbefore:\n%s", now, before)
 	}
-	w, _, err := result.OpenWriter(dir) // which fails where somebody has the lock
+	w, _, err := result.OpenWriter(dir) // fails when another process has the lock
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func listing(t *testing.T, root string) (text string) {
 	return text
 }
 
-// TestEvents follows a run from its first block until it was deleted.
+// TestEvents follows a run's events while it grows and until it is deleted.
 func TestEvents(t *testing.T) {
 	root := t.TempDir()
 	dir, run := filepath.Join(root, "grows"), simulated("quick", 1)
@@ -287,7 +287,8 @@ func TestEvents(t *testing.T) {
 		t.Fatalf("type %q", kind)
 	}
 	lines := bufio.NewReader(answer.Body)
-	// wait reads until each event has come with its data. A look between two files of a run tells of one before the other.
+	// wait reads until each event has come with its data, in any order: the server may read the folder after one file has
+	// changed and before the other.
 	wait := func(events map[string]string) {
 		t.Helper()
 		for seen := ""; len(events) > 0; {
@@ -321,8 +322,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestToken: nothing but styles and scripts is answered without the token, and the cookie does not hold it.
-// Long: each way to ask takes some lines.
+// TestToken: without the token the server answers only with styles and scripts, and the cookie does not contain the
+// token. Long: each kind of request takes some lines.
 func TestToken(t *testing.T) {
 	root, token := t.TempDir(), "correct horse battery"
 	write(t, filepath.Join(root, "secret"), simulated("quick", 1))
@@ -341,16 +342,16 @@ func TestToken(t *testing.T) {
 	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	post := func(token string, headers ...string) *http.Response {
-		r, err := http.NewRequestWithContext(
+		request, err := http.NewRequestWithContext(
 			t.Context(), http.MethodPost, server.URL+"/login", strings.NewReader("token="+token))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		for i := 0; i < len(headers); i += 2 {
-			r.Header.Set(headers[i], headers[i+1])
+			request.Header.Set(headers[i], headers[i+1])
 		}
-		answer, err := client.Do(r)
+		answer, err := client.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

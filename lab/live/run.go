@@ -22,42 +22,41 @@ import (
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
-// shown is a run's report as it was made last.
-type shown struct {
+// madeReport is the last report of a run that was made.
+type madeReport struct {
 	follower *measure.Follower
 	page     []byte
-	key      string        // of the files that it was made of
-	took     time.Duration // to make
+	key      string        // filesKey of the run at that time
+	took     time.Duration // the time that making it took
 	made     time.Time
-	used     time.Time // by a reader
 }
 
-// mostShown bounds the reports that are kept.
-const mostShown = 12
+// maxReports bounds the number of cached reports.
+const maxReports = 12
 
-// shelf has the reports that were asked for last, by the runs' names.
-type shelf struct {
+// reportCache has the last reports that were made, by the runs' names.
+type reportCache struct {
 	mu    sync.Mutex
-	pages map[string]shown
+	pages map[string]madeReport
 }
 
-func (s *shelf) get(name string) (page shown, ok bool) {
+func (s *reportCache) get(name string) (page madeReport, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	page, ok = s.pages[name]
 	return page, ok
 }
 
-func (s *shelf) put(name string, page shown) {
+func (s *reportCache) put(name string, page madeReport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pages == nil {
-		s.pages = map[string]shown{}
+		s.pages = map[string]madeReport{}
 	}
-	if _, is := s.pages[name]; !is && len(s.pages) >= mostShown {
+	if _, is := s.pages[name]; !is && len(s.pages) >= maxReports {
 		oldest := name
-		for other, p := range s.pages {
-			if oldest == name || p.used.Before(s.pages[oldest].used) {
+		for other, report := range s.pages {
+			if oldest == name || report.made.Before(s.pages[oldest].made) {
 				oldest = other
 			}
 		}
@@ -66,88 +65,91 @@ func (s *shelf) put(name string, page shown) {
 	s.pages[name] = page
 }
 
-// files names what a report is made of, as it is now.
-func files(e archive.Entry) string {
-	text := string(e.State)
+// filesKey returns a digest of a run's state and of the sizes and times of the files from which its report is made.
+func filesKey(entry archive.Entry) string {
+	text := string(entry.State)
 	for _, name := range []string{result.TrialsFile, result.EnvironmentFile, result.ExperimentFile} {
-		if info, err := os.Stat(filepath.Join(e.Dir, name)); err == nil {
+		if info, err := os.Stat(filepath.Join(entry.Dir, name)); err == nil {
 			text += fmt.Sprintf(" %d %d", info.Size(), info.ModTime().UnixNano())
 		}
 	}
 	return digest(text)
 }
 
-// busy bounds the share of a CPU that reports of a run that goes on may take: their time, and this many times that.
-const busy = 20
+// idleFactor bounds the CPU time for reports of a run that goes on: between two reports at least idleFactor times the
+// time pass that the first one took.
+const idleFactor = 20
 
-// due reports whether the report of a run is to be made anew.
-func (s *Server) due(page shown, e archive.Entry) bool {
+// due reports whether a new report of the run must be made.
+func (s *Server) due(page madeReport, entry archive.Entry) bool {
 	return page.page == nil ||
-		page.key != files(e) && (e.State != archive.GoingOn || time.Since(page.made) >= max(s.Least, busy*page.took))
+		page.key != filesKey(entry) &&
+			(entry.State != archive.GoingOn || time.Since(page.made) >= max(s.ReportInterval, idleFactor*page.took))
 }
 
-// run shows a run's report, and how far the run is.
-func (s *Server) run(w http.ResponseWriter, r *http.Request) {
-	name := r.URL.Query().Get("run")
-	e, ok, err := s.entry(name)
+// run answers with a run's report and its status.
+func (s *Server) run(w http.ResponseWriter, request *http.Request) {
+	name := request.URL.Query().Get("run")
+	entry, ok, err := s.entry(name)
 	switch {
 	case err != nil:
-		s.sorry(w, http.StatusInternalServerError, "Run", "The folder of runs cannot be read: %v.", err)
+		s.errorPage(w, http.StatusInternalServerError, "Run", "The folder of runs cannot be read: %v.", err)
 		return
 	case !ok:
-		s.sorry(w, http.StatusNotFound, "No such run", "There is no run of the name %q in this folder, or it was deleted.",
+		s.errorPage(w, http.StatusNotFound, "No such run",
+			"There is no run of the name %q in this folder, or it was deleted.",
 			name)
 		return
 	}
-	page, err := s.report(e)
+	page, err := s.report(entry)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.sorry(w, http.StatusNotFound, "No such run", "The run %q was deleted meanwhile.", name)
+		s.errorPage(w, http.StatusNotFound, "No such run", "The run %q was deleted meanwhile.", name)
 		return
 	}
 	if err != nil {
-		s.sorry(w, http.StatusUnprocessableEntity, "This run cannot be read", "%v", err)
+		s.errorPage(w, http.StatusUnprocessableEntity, "This run cannot be read", "%v", err)
 		return
 	}
-	section, err := sectionOf(e)
+	section, err := sectionOf(entry)
 	if err != nil {
-		s.sorry(w, http.StatusInternalServerError, "Run", "%v", err)
+		s.errorPage(w, http.StatusInternalServerError, "Run", "%v", err)
 		return
 	}
-	send(w, http.StatusOK, bytes.Replace(page.page, []byte(placeOfStatus), section, 1))
+	send(w, http.StatusOK, bytes.Replace(page.page, []byte(statusPlaceholder), section, 1))
 }
 
-// sectionOf is the part of a run's page that says how far it is; empty for a run that has ended.
-func sectionOf(e archive.Entry) ([]byte, error) {
-	if e.State == archive.Finished {
+// sectionOf returns the HTML of a run's status; empty for a finished run.
+func sectionOf(entry archive.Entry) ([]byte, error) {
+	if entry.State == archive.Finished {
 		return nil, nil
 	}
-	return statusOf(e, time.Now()).section()
+	return statusOf(entry, time.Now()).section()
 }
 
-// placeOfStatus stands in a report where the status goes, which changes more often.
-const placeOfStatus = "<!-- status -->"
+// statusPlaceholder stands in a cached report for the status, which changes more often than the report.
+const statusPlaceholder = "<!-- status -->"
 
-// report makes the report of a run, unless the one at hand will do.
-func (s *Server) report(e archive.Entry) (shown, error) {
-	page, _ := s.shown.get(e.Name)
-	if !s.due(page, e) {
+// report returns the cached report of a run, or makes a new one when it is due.
+func (s *Server) report(entry archive.Entry) (madeReport, error) {
+	page, _ := s.reports.get(entry.Name)
+	if !s.due(page, entry) {
 		return page, nil
 	}
 	s.computing.Lock()
 	defer s.computing.Unlock()
-	if page, _ = s.shown.get(e.Name); !s.due(page, e) { // another reader was first
+	if page, _ = s.reports.get(entry.Name); !s.due(page, entry) { // another request has made it meanwhile
 		return page, nil
 	}
-	begin, key := time.Now(), files(e)
+	begin, key := time.Now(), filesKey(entry)
 	if page.follower == nil {
-		page.follower = measure.All().Follow(e.Dir)
+		page.follower = measure.All().Follow(entry.Dir)
 	}
 	run, _, err := page.follower.Read()
 	if err != nil {
 		return page, err
 	}
-	live := e.State == archive.GoingOn
-	if live { // what is missing is still to come
+	live := entry.State == archive.GoingOn
+	if live { // the missing records are still to come
 		run.Environment.Interrupted, run.Unmeasured, run.Unrecorded, run.Torn = false, nil, 0, 0
 	}
 	summary := measure.Summarise(run, analysis.Options{})
@@ -155,57 +157,58 @@ func (s *Server) report(e archive.Entry) (shown, error) {
 		summary.Findings = append(summary.Findings, study.Findings...)
 	}
 	site := s.site("")
-	if e.State != archive.Finished {
-		if site.Before, err = before(run, summary, e, key); err != nil {
+	if entry.State != archive.Finished {
+		if site.Before, err = before(run, summary, entry, key); err != nil {
 			return page, err
 		}
-		site.Contents = []report.Entry{{ID: "status", Name: statusOf(e, begin).Word}}
+		site.Contents = []report.Entry{{ID: "status", Name: statusOf(entry, begin).Word}}
 	}
 	var b bytes.Buffer
 	if err := report.HTMLIn(&b, site, run, summary); err != nil {
 		return page, err
 	}
 	page.page, page.key, page.made = b.Bytes(), key, time.Now()
-	page.took, page.used = page.made.Sub(begin), page.made
-	s.shown.put(e.Name, page)
+	page.took = page.made.Sub(begin)
+	s.reports.put(entry.Name, page)
 	return page, nil
 }
 
-// attempt is one of the last records of a run.
-type attempt struct {
+// recordRow is a row of the table of a run's last records.
+type recordRow struct {
 	When, Where string
 	Accepted    bool
 	Rejects     []string
 }
 
-// lastShown is how many of the last records a page shows.
-const lastShown = 6
+// shownRecords is the number of last records on a run's page.
+const shownRecords = 6
 
-// before is the part of a page before the report, for a run that has not ended: the status, and the last records.
-func before(run result.Run, s analysis.Summary, e archive.Entry, key string) (template.HTML, error) {
+// before returns the HTML before the report of a run that has not ended: the placeholder of the status, and the last
+// records. key is the run's filesKey.
+func before(run result.Run, summary analysis.Summary, entry archive.Entry, key string) (template.HTML, error) {
 	all := result.Attempts(run.Trials, run.MeasureRecords)
 	slices.SortStableFunc(all, func(a, b result.Entry) int { return cmp.Compare(b.Start.UnixNano(), a.Start.UnixNano()) })
-	var list []attempt
-	for _, l := range all[:min(lastShown, len(all))] {
-		where := s.Dimensions.Label(l.Cell)
-		if l.AA {
-			where = "clean against clean, " + s.Dimensions.Label(l.Cell.Without(result.DUT))
+	var list []recordRow
+	for _, record := range all[:min(shownRecords, len(all))] {
+		where := summary.Dimensions.Label(record.Cell)
+		if record.AA {
+			where = "clean against clean, " + summary.Dimensions.Label(record.Cell.Without(result.DUT))
 		}
-		list = append(list, attempt{l.Start.UTC().Format("15:04:05"), where, l.Accepted, l.Rejects})
+		list = append(list, recordRow{record.Start.UTC().Format("15:04:05"), where, record.Accepted, record.Rejects})
 	}
-	rejects, _ := bounded(s.Rejects, lastShown)
+	rejects, _ := firstOf(summary.Rejects, shownRecords)
 	var b bytes.Buffer
 	err := forms.ExecuteTemplate(&b, "before", struct {
 		Place   template.HTML
 		Name    string
 		Key     string
-		Last    []attempt
+		Last    []recordRow
 		Rejects []analysis.Tally
-	}{placeOfStatus, e.Name, key, list, rejects})
+	}{statusPlaceholder, entry.Name, key, list, rejects})
 	return template.HTML(b.String()), err
 }
 
-// bounded is the beginning of a list, and how many more there are.
-func bounded[T any](list []T, most int) (kept []T, more int) {
+// firstOf returns the first elements of a list, most at the most, and the number of the others.
+func firstOf[T any](list []T, most int) (kept []T, more int) {
 	return list[:min(most, len(list))], max(0, len(list)-most)
 }

@@ -1,6 +1,6 @@
-// Package live shows a folder of runs to browsers: the list of runs, the report of one as it grows, comparisons,
-// courses over many runs, and progress for Prometheus. It reads the folder only, and takes no lock: whatever it does,
-// a run goes on as without it.
+// Package live serves a folder of runs to browsers: the list of runs, the report of a run while it grows, comparisons
+// of runs, courses over many runs, and progress for Prometheus. It only reads the folder and takes no lock, so it does
+// not disturb a run.
 package live
 
 import (
@@ -22,14 +22,14 @@ import (
 
 // Config of a Server.
 type Config struct {
-	Dir string // of runs, or one run's folder
-	// Token is what readers have to know; empty: none, and then only addresses of this machine are served.
+	Dir string // folder of runs, or of one run
+	// Token is the password of readers. When it is empty, readers need none, but must use a loopback address.
 	Token string
-	// Look is how often a page that is open looks for what has changed. Default 2 s.
-	Look time.Duration
-	// Least is the least time between two reports of a run that goes on. Default 5 s.
-	Least time.Duration
-	// Log receives faults of connections; nil: nobody does. No request is logged, so no token is.
+	// PollInterval is the interval at which the server looks for changes on behalf of an open page. Default 2 s.
+	PollInterval time.Duration
+	// ReportInterval is the shortest time between two reports of a run that goes on. Default 5 s.
+	ReportInterval time.Duration
+	// Log receives errors of connections; nil discards them. Requests, which may contain the token, are not logged.
 	Log *log.Logger
 }
 
@@ -40,44 +40,44 @@ type Server struct {
 	gate    gate
 	mux     *http.ServeMux
 
-	computing sync.Mutex // one report, comparison or course is computed at a time
-	shown     shelf      // reports
+	computing sync.Mutex  // one report, comparison or course is computed at a time
+	reports   reportCache // reports
 	courses   courses
 
-	mu      sync.Mutex // guards what follows
-	entries []archive.Entry
-	looked  time.Time
-	open    int // streams of events
+	mu          sync.Mutex // guards the fields below
+	entries     []archive.Entry
+	entriesTime time.Time
+	streams     int // streams of events
 }
 
-// New prepares a server of a folder that exists.
+// New makes a server for a folder, which must exist.
 func New(cfg Config) (*Server, error) {
-	a, err := archive.Open(cfg.Dir)
+	runs, err := archive.Open(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Look == 0 {
-		cfg.Look = 2 * time.Second
+	if cfg.PollInterval == 0 {
+		cfg.PollInterval = 2 * time.Second
 	}
-	if cfg.Least == 0 {
-		cfg.Least = 5 * time.Second
+	if cfg.ReportInterval == 0 {
+		cfg.ReportInterval = 5 * time.Second
 	}
-	s := &Server{Config: cfg, archive: a, gate: newGate(cfg.Token), mux: http.NewServeMux()}
-	s.mux.HandleFunc("GET /{$}", s.list)
-	s.mux.HandleFunc("GET /run", s.run)
-	s.mux.HandleFunc("GET /compare", s.compare)
-	s.mux.HandleFunc("GET /trend", s.trend)
-	s.mux.HandleFunc("GET /campaign", s.campaign)
-	s.mux.HandleFunc("GET /events", s.events)
-	s.mux.HandleFunc("GET /metrics", s.metrics)
+	server := &Server{Config: cfg, archive: runs, gate: newGate(cfg.Token), mux: http.NewServeMux()}
+	server.mux.HandleFunc("GET /{$}", server.list)
+	server.mux.HandleFunc("GET /run", server.run)
+	server.mux.HandleFunc("GET /compare", server.compare)
+	server.mux.HandleFunc("GET /trend", server.trend)
+	server.mux.HandleFunc("GET /campaign", server.campaign)
+	server.mux.HandleFunc("GET /events", server.events)
+	server.mux.HandleFunc("GET /metrics", server.metrics)
 	for _, file := range assets {
-		s.mux.HandleFunc("GET "+file.address, file.serve)
+		server.mux.HandleFunc("GET "+file.address, file.serve)
 	}
-	return s, nil
+	return server, nil
 }
 
 // Serve answers at a listener until that is closed. With certificate and key, files in PEM, it speaks TLS.
-func (s *Server) Serve(l net.Listener, certificate, key string) error {
+func (s *Server) Serve(listener net.Listener, certificate, key string) error {
 	quiet := s.Log
 	if quiet == nil {
 		quiet = log.New(discard{}, "", 0)
@@ -88,12 +88,12 @@ func (s *Server) Serve(l net.Listener, certificate, key string) error {
 	}
 	var err error
 	if certificate != "" {
-		err = server.ServeTLS(l, certificate, key)
+		err = server.ServeTLS(listener, certificate, key)
 	} else {
-		err = server.Serve(l)
+		err = server.Serve(listener)
 	}
 	if errors.Is(err, net.ErrClosed) {
-		return server.Close() // also what streams events
+		return server.Close() // also ends the event streams
 	}
 	return err
 }
@@ -102,13 +102,13 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// policy lets pages load nothing but the server's own files. Places of marks are attributes of style.
+// policy lets pages load only the server's own files. Charts position their marks by style attributes.
 const policy = "default-src 'none'; style-src-elem 'self'; style-src-attr 'unsafe-inline'; script-src 'self'; " +
 	"img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Handler answers requests: with the headers of all pages, and only to those who may read.
+// Handler sets the headers of all pages and answers the requests that gate admits.
 func (s *Server) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		h := w.Header()
 		for name, value := range map[string]string{
 			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
@@ -117,14 +117,14 @@ func (s *Server) Handler() http.Handler {
 		} {
 			h.Set(name, value)
 		}
-		if !s.gate.admit(s, w, r) {
+		if !s.gate.admit(s, w, request) {
 			return
 		}
-		s.mux.ServeHTTP(w, r)
+		s.mux.ServeHTTP(w, request)
 	})
 }
 
-// asset is a file of all pages.
+// asset is a style sheet or a script that all pages load.
 type asset struct {
 	address, kind, text string
 }
@@ -139,16 +139,16 @@ var (
 var assets = []asset{
 	{"/page.css", "text/css; charset=utf-8", report.Style()},
 	{"/site.css", "text/css; charset=utf-8", siteStyle},
-	{"/live.js", "text/javascript; charset=utf-8", siteScript}, // before the other changes what it compares
+	{"/live.js", "text/javascript; charset=utf-8", siteScript}, // reads the sections before page.js changes them
 	{"/page.js", "text/javascript; charset=utf-8", report.Script()},
 }
 
 func (f asset) serve(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", f.kind)
-	_, _ = w.Write([]byte(f.text)) // a browser that has gone
+	_, _ = w.Write([]byte(f.text)) // an error: the browser has closed the connection
 }
 
-// site is the frame of all pages.
+// site returns the frame of all pages. here is the address of the navigation link to mark as current, or "".
 func (s *Server) site(here string) *report.Site {
 	site := &report.Site{}
 	for _, file := range assets {
@@ -167,14 +167,14 @@ func (s *Server) site(here string) *report.Site {
 	return site
 }
 
-// send answers with a page.
+// send answers with a page of HTML.
 func send(w http.ResponseWriter, status int, page []byte) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(page) // a browser that has gone
+	_, _ = w.Write(page) // an error: the browser has closed the connection
 }
 
-// sheet answers with a page of sections that a template makes.
+// sheet answers with a page whose body the template form makes of data.
 func (s *Server) sheet(w http.ResponseWriter, status int, sheet report.Sheet, form string, data any) {
 	var body, page bytes.Buffer
 	err := forms.ExecuteTemplate(&body, form, data)
@@ -189,33 +189,34 @@ func (s *Server) sheet(w http.ResponseWriter, status int, sheet report.Sheet, fo
 	send(w, status, page.Bytes())
 }
 
-// sorry answers that something is not there, or cannot be read.
-func (s *Server) sorry(w http.ResponseWriter, status int, title, format string, args ...any) {
+// errorPage answers with a page that says what is missing or cannot be read.
+func (s *Server) errorPage(w http.ResponseWriter, status int, title, format string, args ...any) {
 	s.sheet(w, status, report.Sheet{Title: title, Site: s.site("")}, "sorry", fmt.Sprintf(format, args...))
 }
 
-// look lists the runs. What was seen within the last second is seen again.
-func (s *Server) look() ([]archive.Entry, error) {
+// runs lists the runs of the folder. It reads the folder at most once a second (or once in half a PollInterval, if that
+// is shorter).
+func (s *Server) runs() ([]archive.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.looked) < min(time.Second, s.Look/2) {
+	if time.Since(s.entriesTime) < min(time.Second, s.PollInterval/2) {
 		return s.entries, nil
 	}
 	entries, err := s.archive.Look()
 	if err != nil {
 		return nil, err
 	}
-	s.entries, s.looked = entries, time.Now()
+	s.entries, s.entriesTime = entries, time.Now()
 	return entries, nil
 }
 
-// entry finds a run by its name. A name that the archive does not list leads to no file.
-func (s *Server) entry(name string) (e archive.Entry, ok bool, err error) {
-	entries, err := s.look()
-	for _, e := range entries {
-		if e.Name == name {
-			return e, true, nil
+// entry finds a run by its name. It opens no file by the name: only runs that the archive lists are found.
+func (s *Server) entry(name string) (entry archive.Entry, ok bool, err error) {
+	entries, err := s.runs()
+	for _, entry := range entries {
+		if entry.Name == name {
+			return entry, true, nil
 		}
 	}
-	return e, false, err
+	return entry, false, err
 }

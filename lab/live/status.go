@@ -14,55 +14,56 @@ import (
 	"github.com/gateweigh/gateweigh/quote"
 )
 
-// status is how far a run is.
+// status describes the state and progress of a run.
 type status struct {
 	Word     string // "Going on"
-	Known    bool   // how far it is
+	Known    bool   // the progress is known
 	Percent  int    // of the plan
 	Left     string // "about 12 min left"
 	Doing    string // "opennds, block 2"
 	Blocks   string // "block 4 of 12"
 	Windows  string // "34 of 96 windows accepted"
 	Rejected string // "3 trials rejected in this sitting, mostly because: …"
-	Heard    string // when it said something last, RFC 3339
-	Resume   string // the command that goes on, of a run that does not
+	Heard    string // time of the last progress report, RFC 3339
+	Resume   string // the command that resumes a run that was interrupted or broken off
 }
 
-func statusOf(e archive.Entry, now time.Time) status {
-	s := status{Word: words.Capitalised(string(e.State))}
-	if e.State == archive.Interrupted || e.State == archive.BrokenOff {
-		s.Resume = quote.Command("gateweigh", "run", "--resume", e.Dir)
+func statusOf(entry archive.Entry, now time.Time) status {
+	view := status{Word: words.Capitalised(string(entry.State))}
+	if entry.State == archive.Interrupted || entry.State == archive.BrokenOff {
+		view.Resume = quote.Command("gateweigh", "run", "--resume", entry.Dir)
 	}
-	if e.State == archive.GoingOn {
-		s.Left = "time left not known"
+	if entry.State == archive.GoingOn {
+		view.Left = "time left not known"
 	}
-	p := e.Progress
-	if p == nil || e.State == archive.Finished {
-		return s
+	progress := entry.Progress
+	if progress == nil || entry.State == archive.Finished {
+		return view
 	}
-	s.Known, s.Percent = true, int(math.Floor(100*min(1, max(0, p.Done))))
-	s.Heard = p.Updated.UTC().Format(time.RFC3339)
-	s.Doing = p.Doing
-	if p.Blocks > 0 {
-		s.Blocks = fmt.Sprintf("%d of %s done", p.Behind, words.Counted(p.Blocks, "block"))
+	view.Known, view.Percent = true, int(math.Floor(100*min(1, max(0, progress.Done))))
+	view.Heard = progress.Updated.UTC().Format(time.RFC3339)
+	view.Doing = progress.Doing
+	if progress.Blocks > 0 {
+		view.Blocks = fmt.Sprintf("%d of %s done", progress.Behind, words.Counted(progress.Blocks, "block"))
 	}
-	if p.Windows > 0 {
-		s.Windows = fmt.Sprintf("%d of %s accepted", p.Accepted, words.Counted(p.Windows, "window"))
+	if progress.Windows > 0 {
+		view.Windows = fmt.Sprintf("%d of %s accepted", progress.Accepted, words.Counted(progress.Windows, "window"))
 	}
-	if p.Rejected > 0 {
-		s.Rejected = words.Counted(p.Rejected, "trial") + " rejected in this sitting, mostly because: " + p.Reason
+	if progress.Rejected > 0 {
+		view.Rejected = words.Counted(progress.Rejected,
+			"trial") + " rejected in this sitting, mostly because: " + progress.Reason
 	}
-	if left, ok := e.TimeLeft(now); ok {
-		s.Left = "about " + rough(left) + " left"
+	if left, ok := entry.TimeLeft(now); ok {
+		view.Left = "about " + roughDuration(left) + " left"
 		if left < 5*time.Second {
-			s.Left = "almost done"
+			view.Left = "almost done"
 		}
 	}
-	return s
+	return view
 }
 
-// rough is an estimate as people say it.
-func rough(d time.Duration) string {
+// roughDuration rounds a duration to minutes or tens of seconds and formats it.
+func roughDuration(d time.Duration) string {
 	switch {
 	case d >= 10*time.Minute:
 		d = d.Round(time.Minute)
@@ -72,16 +73,16 @@ func rough(d time.Duration) string {
 	return words.Lasting(d)
 }
 
-// section is the status as a part of a page.
+// section returns the HTML of the status.
 func (s status) section() ([]byte, error) {
 	var b bytes.Buffer
 	err := forms.ExecuteTemplate(&b, "status", s)
 	return b.Bytes(), err
 }
 
-// digest is a short name for a text.
+// digest returns a hash of a text in base 36.
 func digest(text string) string {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(text)) // it never fails
+	_, _ = h.Write([]byte(text)) // never fails
 	return strings.ToLower(strconv.FormatUint(h.Sum64(), 36))
 }

@@ -18,112 +18,113 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// mostInCourse bounds the runs of a course: the latest.
-const mostInCourse = 200
+// maxCourseRuns bounds the runs of a course. The latest runs are taken.
+const maxCourseRuns = 200
 
 // courses keeps the digests of runs, so that a course reads each run once.
 type courses struct {
 	mu      sync.Mutex
-	digests map[string]digested // by name
+	digests map[string]cachedDigest // by the runs' names
 }
 
-type digested struct {
-	key    string // of the files
+type cachedDigest struct {
+	key    string // filesKey of the run
 	digest trend.Digest
 	err    error
 }
 
-// trend shows the course of an experiment, or which experiments have one.
-func (s *Server) trend(w http.ResponseWriter, r *http.Request) {
-	entries, err := s.look()
+// trend answers with the course of an experiment, or with the list of experiments that have a course.
+func (s *Server) trend(w http.ResponseWriter, request *http.Request) {
+	entries, err := s.runs()
 	if err != nil {
-		s.sorry(w, http.StatusInternalServerError, "Trends", "The folder of runs cannot be read: %v.", err)
+		s.errorPage(w, http.StatusInternalServerError, "Trends", "The folder of runs cannot be read: %v.", err)
 		return
 	}
-	query := r.URL.Query()
+	query := request.URL.Query()
 	name := query.Get("experiment")
 	if name == "" {
-		s.sheet(w, http.StatusOK, report.Sheet{Title: "Trends", Site: s.site("/trend")}, "trends", withCourse(entries))
+		s.sheet(w, http.StatusOK, report.Sheet{Title: "Trends", Site: s.site("/trend")}, "trends",
+			experimentsWithCourse(entries))
 		return
 	}
-	t, err := s.course(entries, name, trend.Options{Metric: query.Get("metric"), Devices: query["device"],
+	course, err := s.course(entries, name, trend.Options{Metric: query.Get("metric"), Devices: query["device"],
 		By: query.Get("by")})
 	var page bytes.Buffer
 	if err == nil {
-		err = t.HTML(&page, s.site("/trend"), address)
+		err = course.HTML(&page, s.site("/trend"), address)
 	}
 	if err != nil {
-		s.sorry(w, http.StatusUnprocessableEntity, "No course", "%v.", err)
+		s.errorPage(w, http.StatusUnprocessableEntity, "No course", "%v.", err)
 		return
 	}
 	send(w, http.StatusOK, page.Bytes())
 }
 
-// course reads the runs of an experiment that have ended, or are going on with something to show.
+// course makes the course of an experiment from its runs that do not go on.
 func (s *Server) course(entries []archive.Entry, name string, opts trend.Options) (trend.Trend, error) {
 	s.computing.Lock()
 	defer s.computing.Unlock()
 	var list []trend.Digest
 	var errs []error
-	for _, e := range entries {
-		if e.Environment.Experiment != name || e.State == archive.GoingOn || len(list) == mostInCourse {
+	for _, entry := range entries {
+		if entry.Environment.Experiment != name || entry.State == archive.GoingOn || len(list) == maxCourseRuns {
 			continue
 		}
-		d, err := s.courses.of(e)
+		digest, err := s.courses.digestOf(entry)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", e.Name, err))
+			errs = append(errs, fmt.Errorf("%s: %w", entry.Name, err))
 			continue
 		}
-		list = append(list, d)
+		list = append(list, digest)
 	}
 	if len(list) == 0 {
 		return trend.Trend{}, errors.Join(append(errs, fmt.Errorf("no run of the experiment %q has ended", name))...)
 	}
-	t, err := trend.TrendOf(list, opts)
+	course, err := trend.TrendOf(list, opts)
 	for _, e := range errs {
-		t.LeftOut = append(t.LeftOut, trend.Left{Name: "a run", Reason: e.Error()})
+		course.LeftOut = append(course.LeftOut, trend.Left{Name: "a run", Reason: e.Error()})
 	}
-	return t, err
+	return course, err
 }
 
-// of is the digest of a run, read again only when its files have changed.
-func (c *courses) of(e archive.Entry) (trend.Digest, error) {
+// digestOf returns the digest of a run. It reads the run again only when its files have changed.
+func (c *courses) digestOf(entry archive.Entry) (trend.Digest, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := files(e)
-	if d, is := c.digests[e.Name]; is && d.key == key {
+	key := filesKey(entry)
+	if d, is := c.digests[entry.Name]; is && d.key == key {
 		return d.digest, d.err
 	}
-	run, _, err := measure.All().Follow(e.Dir).Read()
-	d := digested{key: key, err: err}
+	run, _, err := measure.All().Follow(entry.Dir).Read()
+	d := cachedDigest{key: key, err: err}
 	if err == nil {
-		d.digest = trend.DigestOf(e.Name, run, measure.Summarise(run, analysis.Options{}))
+		d.digest = trend.DigestOf(entry.Name, run, measure.Summarise(run, analysis.Options{}))
 	}
 	if c.digests == nil {
-		c.digests = map[string]digested{}
+		c.digests = map[string]cachedDigest{}
 	}
-	c.digests[e.Name] = d
+	c.digests[entry.Name] = d
 	return d.digest, d.err
 }
 
-// counted is an experiment with the number of its runs.
-type counted struct {
+// experimentLink is the link to an experiment's course, with the number of its runs in words.
+type experimentLink struct {
 	report.Link
 	Runs string
 }
 
-// withCourse are the experiments with two runs or more.
-func withCourse(entries []archive.Entry) (list []counted) {
+// experimentsWithCourse lists the experiments with two runs or more.
+func experimentsWithCourse(entries []archive.Entry) (list []experimentLink) {
 	runs := map[string]int{}
-	for _, e := range entries {
-		if e.State != archive.GoingOn && e.State != archive.Damaged {
-			runs[e.Environment.Experiment]++
+	for _, entry := range entries {
+		if entry.State != archive.GoingOn && entry.State != archive.Damaged {
+			runs[entry.Environment.Experiment]++
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(runs)) {
 		if runs[name] > 1 && name != "" {
 			link := report.Link{Name: name, Address: "/trend?experiment=" + url.QueryEscape(name)}
-			list = append(list, counted{link, words.Counted(runs[name], "run")})
+			list = append(list, experimentLink{link, words.Counted(runs[name], "run")})
 		}
 	}
 	return list

@@ -73,13 +73,11 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/compared/nfqueue": {"gateway/arp", "gateway/budget", "gateway/datapath",
 		"gateway/datapath/compared/admission",
 		"gateway/netfilter/guard", "gateway/datapath/machine/neighbour", "gateway/datapath/machine/stack",
-		"gateway/datapath/compared/nfqueue/queue",
-		"gateway/netfilter/nftables"},
+		"gateway/datapath/compared/nfqueue/queue", "gateway/netfilter/nftables"},
 
 	// PPPoE as the kernel has it.
 	"gateway/datapath/kernel": {"gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/machine/stack",
-		"gateway/keeper",
-		"gateway/netfilter/nftables"},
+		"gateway/keeper", "gateway/netfilter/nftables"},
 	"gateway/keeper": {}, // open files outlive the daemon
 
 	"gateway/datapath/compared/nfqueue/queue": {},
@@ -102,11 +100,12 @@ var allowedImports = map[string][]string{
 	"gateway/dhcp":  {"gateway/ticker", "gateway/budget", "gateway/statefile", "gateway/timeline"},
 	"gateway/dhcp6": {"gateway/budget", "gateway/due", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
 	"gateway/dns":   {"gateway/budget"}, "gateway/guesses": {"gateway/session"}, // who guesses passwords
-	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile"},
-	"gateway/pppoe":   {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
-	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},
-	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
-	"gateway/users":   {"gateway/ticker", "gateway/session", "textfile", "gateway/config"},
+	"gateway/portal":    {"gateway/guesses", "gateway/session", "textfile"},
+	"gateway/pppoe":     {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
+	"gateway/routeradv": {"gateway/budget", "gateway/due"}, // tells IPv6 hosts their router, prefixes and servers
+	"gateway/radius":    {"gateway/budget", "gateway/session", "gateway/statefile"},
+	"gateway/session":   {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
+	"gateway/users":     {"gateway/ticker", "gateway/session", "textfile", "gateway/config"},
 
 	"gateway/timeline":  {"gateway/statefile"}, // times in files, whatever the clock is set to
 	"gateway/statefile": {},                    // files that may be damaged

@@ -78,8 +78,8 @@ var allowedImports = map[string][]string{
 	// PPPoE as the kernel has it.
 	"gateway/datapath/kernel": {"gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/machine/stack",
 		"gateway/keeper", "gateway/netfilter/nftables"},
-	"gateway/keeper": {}, // open files outlive the daemon
-
+	"gateway/keeper":                          {},                                // open files outlive the daemon
+	"gateway/bindings":                        {"gateway/budget", "gateway/due"}, // which IPv6 address is whose
 	"gateway/datapath/compared/nfqueue/queue": {},
 
 	// netfilter as the kernel has it: connections, what keeps a LAN without a data path closed, rules

@@ -1,0 +1,249 @@
+package bindings
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
+)
+
+// Config configures a Server.
+type Config struct {
+	Interface string // the network's Ethernet interface
+	Rules     Rules
+	// Source is the gateway's link-local address, from which it asks. Zero: the one that its MAC address makes.
+	Source netip.Addr
+	// Proxy answers solicitations of clients for global addresses of others with the gateway's MAC address, where
+	// Rules.Isolated says that clients do not hear each other (RFC 4389, section 4.1.3).
+	Proxy bool
+	// Frames opens the source of frames: one Ethernet frame a Read, which holds a message of the types 133 to 137. It is
+	// opened again when the interface has been down. nil: a packet socket.
+	Frames func() (io.ReadCloser, error)
+	// Bound and Gone are told who may use an address from now on and no longer, in order, from one goroutine. They may
+	// call the Server's methods, and may take their time: meanwhile frames wait.
+	Bound, Gone func(Anchor, netip.Addr)
+	// Rogue is told of a client that sends router advertisements or redirects, once for each MAC address that is
+	// remembered. nil: it is only counted.
+	Rogue func(mac MAC, kind uint8)
+	Store Store        // nil: bindings end with the Server
+	Log   *slog.Logger // nil: slog.Default
+}
+
+// Store keeps bindings for a Server's successor. Put and Delete are called in order, from one goroutine. They may put
+// off writing: a binding that is lost is made again by the client's next packet. Their errors are logged.
+type Store interface {
+	// Load returns all bindings that were put and not deleted. It is called once, before the other methods.
+	Load() ([]Saved, error)
+	// Put saves who has an address. Putting it again replaces the anchor.
+	Put(Saved) error
+	// Delete removes an address. It need not exist.
+	Delete(netip.Addr) error
+}
+
+// messages is how many messages a MAC address may send: a device that comes probes up to 20 addresses, looks for
+// routers, and answers for these addresses; then it looks for its router and its neighbours from time to time. Answers
+// to the gateway's questions are not counted.
+var messages = budget.Rate{AtOnce: 64, EachSecond: 8}
+
+// everybody is how many messages all have together. Strangers have 2,048 a second of it.
+var everybody = budget.Rate{AtOnce: 20_000, EachSecond: 10_000}
+
+// reports is how many clients are reported as rogue routers.
+var reports = budget.Rate{AtOnce: 16, EachSecond: 1}
+
+const (
+	maxSenders = 32_768 // MAC addresses whose messages are counted, as with DHCP and ARP
+	maxRogues  = 1024   // MAC addresses that are remembered as reported
+	// maxNews is how many changes wait for Bound, Gone and the Store before frames do.
+	maxNews = 4096
+	// pace is the time between calls of Advance, which makes 25,000 questions a second at most.
+	pace = 10 * time.Millisecond
+	// reopenEach is how often an interface that was down is tried.
+	reopenEach = 200 * time.Millisecond
+)
+
+// Server drives the Table of a network by the neighbour discovery on its interface. Its methods may be called by
+// several goroutines.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	link    atomic.Pointer[link]
+	source  netip.Addr
+	senders budget.Senders[MAC]
+	all     budget.Clock
+	rogues  rogues
+	stats   counters
+	wake    chan struct{} // the table is due earlier than it was
+	told    chan struct{} // there is news
+
+	storeErrors, sendErrors budget.OncePerMinute
+
+	mu    sync.Mutex // guards what follows
+	table *Table
+	news  []Action   // for Bound, Gone and the Store
+	fewer *sync.Cond // news has become short, or the server has ended
+	ended bool
+}
+
+// Open opens a server's sockets, and restores what its Store has. Bound is told of that by Run.
+func Open(cfg Config) (*Server, error) {
+	l, err := openLink(cfg.Interface, cfg.Frames)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), source: cfg.Source,
+		senders: budget.Senders[MAC]{Rate: messages, Size: maxSenders},
+		wake:    make(chan struct{}, 1), told: make(chan struct{}, 1), table: NewTable(cfg.Rules, time.Now())}
+	s.fewer = sync.NewCond(&s.mu)
+	s.link.Store(l)
+	if !s.source.IsValid() {
+		s.source = linkLocalOf(l.mac)
+	}
+	if cfg.Store != nil {
+		saved, err := cfg.Store.Load()
+		if err != nil {
+			l.close()
+			return nil, fmt.Errorf("loading bindings of %s: %w", cfg.Interface, err)
+		}
+		s.change(func(t *Table, now time.Time) []Action { return t.Restore(saved, now) })
+	}
+	return s, nil
+}
+
+// Close closes the sockets. Run has returned.
+func (s *Server) Close() error {
+	s.link.Load().close()
+	return nil
+}
+
+// Run serves until ctx ends. Then Bound, Gone and the Store have been told all. While the interface is down it waits.
+func (s *Server) Run(ctx context.Context) error {
+	var timing, telling sync.WaitGroup
+	untold, endTelling := context.WithCancel(context.WithoutCancel(ctx))
+	timing.Go(func() { s.keepTime(ctx) })
+	telling.Go(func() { s.tellAll(untold) })
+	defer context.AfterFunc(ctx, s.end)()
+	for ctx.Err() == nil {
+		l := s.link.Load()
+		stop := context.AfterFunc(ctx, l.interrupt)
+		err := l.receive(s.handle)
+		if stop() {
+			s.log.Warn("waiting for the interface", "err", err)
+			s.reopen(ctx)
+		}
+	}
+	timing.Wait()
+	endTelling()
+	telling.Wait()
+	return nil
+}
+
+// reopen opens the link again, until that works or ctx ends.
+func (s *Server) reopen(ctx context.Context) {
+	s.link.Load().close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reopenEach):
+		}
+		ifi, err := net.InterfaceByName(s.cfg.Interface)
+		if err != nil || ifi.Flags&net.FlagUp == 0 {
+			continue
+		}
+		if l, err := openLink(s.cfg.Interface, s.cfg.Frames); err == nil {
+			s.link.Store(l)
+			s.log.Info("the interface is back", "interface", s.cfg.Interface)
+			return
+		}
+	}
+}
+
+// change changes the table, and sends and tells what follows.
+func (s *Server) change(f func(*Table, time.Time) []Action) {
+	s.mu.Lock()
+	var asks []Action
+	before, was := s.table.Next()
+	for _, a := range f(s.table, time.Now()) {
+		if a.Kind == Ask || a.Kind == Defend {
+			asks = append(asks, a)
+		} else {
+			s.news = append(s.news, a)
+		}
+	}
+	next, is := s.table.Next()
+	news := len(s.news) > 0
+	s.mu.Unlock()
+	if is && (!was || next.Before(before)) {
+		signal(s.wake)
+	}
+	if news {
+		signal(s.told)
+	}
+	for _, a := range asks {
+		s.send(a)
+	}
+}
+
+// signal wakes the reader of a channel with room for one value.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// send sends a question or a defence.
+func (s *Server) send(a Action) {
+	l := s.link.Load()
+	from := sender{l.mac, s.source}
+	if a.Kind == Ask {
+		s.stats.asked.Add(1)
+		s.sendFrame(from.question(a.Anchor.MAC, a.Addr))
+	} else {
+		s.stats.defended.Add(1)
+		s.sendFrame(from.defence(a.Anchor.MAC, a.Addr))
+	}
+}
+
+func (s *Server) sendFrame(frame []byte, err error) {
+	if err == nil {
+		err = s.link.Load().send(frame)
+	}
+	if err != nil {
+		s.stats.sendErrors.Add(1)
+		s.sendErrors.Do(func() { s.log.Warn("sending neighbour discovery", "interface", s.cfg.Interface, "err", err) })
+	}
+}
+
+// keepTime does what the table has due, until ctx ends.
+func (s *Server) keepTime(ctx context.Context) {
+	for {
+		s.change((*Table).Advance)
+		s.waitForRoom()
+		s.mu.Lock()
+		next, is := s.table.Next()
+		s.mu.Unlock()
+		wait := time.Hour
+		if is {
+			wait = max(time.Until(next), pace)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-s.wake:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}

@@ -109,7 +109,7 @@ func carryOutShare(ctx context.Context, c *campaign.Campaign, flags blockFlags) 
 	if flags.node == "" {
 		flags.node = host
 	}
-	return c.Carry(ctx, share, measure.Catalogue(), campaign.Attempt{
+	return c.CarryOut(ctx, share, measure.Catalogue(), campaign.Attempt{
 		Node: flags.node, Host: host, PID: os.Getpid(), Job: os.Getenv("SLURM_JOB_ID"), Begun: time.Now().UTC(),
 	}, func(ctx context.Context, w campaign.Work) (campaign.End, error) { return measureShare(ctx, c, w) })
 }

@@ -23,21 +23,21 @@ const (
 	endFile     = "end.json"
 )
 
-// mostAttempts bounds the attempts at a share, so that a fault which ends every job ends the campaign at last.
-const mostAttempts = 100
+// maxAttempts bounds the attempts at a share, so that a campaign ends although a fault ends each of its jobs.
+const maxAttempts = 100
 
 // Share names a share of a campaign's plan.
 type Share struct {
-	Part   int // its experiment
-	Number int // counts from 0 within it
+	Part   int // index of the experiment in Campaign.Parts
+	Number int // from 0 within the part
 }
 
 // Attempt says where an attempt at a share began: attempt.json.
 type Attempt struct {
-	Node  string    `json:"node"`          // the scheduler's name of the machine
-	Host  string    `json:"host"`          // the machine's own
-	PID   int       `json:"pid"`           // of the process that carries it out
-	Job   string    `json:"job,omitempty"` // the scheduler's number
+	Node  string    `json:"node"`          // the machine's name at the scheduler
+	Host  string    `json:"host"`          // the machine's host name
+	PID   int       `json:"pid"`           // process that carries the attempt out
+	Job   string    `json:"job,omitempty"` // the scheduler's number of the job
 	Begun time.Time `json:"begun"`         // UTC
 }
 
@@ -46,40 +46,40 @@ type End struct {
 	Ended    time.Time `json:"ended"`           // UTC
 	Accepted int       `json:"accepted"`        // windows with an accepted trial
 	Missing  int       `json:"missing"`         // planned windows without one
-	Error    string    `json:"error,omitempty"` // why the share is not done; empty: it is
+	Error    string    `json:"error,omitempty"` // why the share is not done; empty when it is done
 	// Skipped are devices that cannot run on the node.
 	Skipped []result.Skip `json:"skipped,omitempty"`
 }
 
-// Work says what one attempt at a share has to measure.
+// Work is the task of one attempt at a share.
 type Work struct {
 	Experiment *experiment.Experiment
-	Blocks     []int  // places in the plan
-	Sitting    int    // number for the records, which no other share has
+	Blocks     []int  // indices in the plan
+	Sitting    int    // the share's number, for the records
 	Node       string // for the records
-	Dir        string // the attempt's own run folder
+	Dir        string // the attempt's run folder
 }
 
-// Carry carries out an attempt at a share in a folder of its own by measure, which returns how it ended. A share that
-// is done already is left as it is. The error says why it is not done then; it is in end.json as well, unless the
-// process was killed.
-func (c *Campaign) Carry(ctx context.Context, s Share, catalogue experiment.Catalogue, a Attempt,
+// CarryOut makes an attempt at a share: it makes the attempt's folder, calls measure, and writes end.json. It does
+// nothing when the share is done already. It returns measure's error, which end.json has as well.
+func (c *Campaign) CarryOut(ctx context.Context, share Share, catalogue experiment.Catalogue, attempt Attempt,
 	measure func(context.Context, Work) (End, error)) error {
-	if s.Part < 0 || s.Part >= len(c.Parts) || s.Number < 0 || s.Number >= c.Parts[s.Part].Shares {
-		return fmt.Errorf("the campaign %s has no share %d of its experiment %d", c.Dir, s.Number, s.Part)
+	if share.Part < 0 || share.Part >= len(c.Parts) || share.Number < 0 || share.Number >= c.Parts[share.Part].Shares {
+		return fmt.Errorf("the campaign %s has no share %d of its experiment %d", c.Dir, share.Number, share.Part)
 	}
-	if c.done(s) {
+	if c.done(share) {
 		return nil
 	}
-	e, err := c.Experiment(s.Part, catalogue)
+	exp, err := c.Experiment(share.Part, catalogue)
 	if err != nil {
 		return err
 	}
-	dir, err := c.begin(s, a)
+	dir, err := c.begin(share, attempt)
 	if err != nil {
 		return err
 	}
-	end, err := measure(ctx, Work{Experiment: e, Blocks: e.Shares()[s.Number], Sitting: s.Number, Node: a.Node, Dir: dir})
+	end, err := measure(ctx, Work{Experiment: exp, Blocks: exp.Shares()[share.Number], Sitting: share.Number,
+		Node: attempt.Node, Dir: dir})
 	if err != nil {
 		end.Error = err.Error()
 	}
@@ -87,34 +87,33 @@ func (c *Campaign) Carry(ctx context.Context, s Share, catalogue experiment.Cata
 	return errors.Join(err, writeJSON(filepath.Join(dir, endFile), end))
 }
 
-// begin makes the folder of the next attempt at a share. Making a folder succeeds for one process alone, also on a
-// shared disk.
-func (c *Campaign) begin(s Share, a Attempt) (dir string, err error) {
-	for n := range mostAttempts {
-		dir = c.folder(s, n)
+// begin makes the folder of the next attempt at a share. Only one process can make a folder, also on a shared disk.
+func (c *Campaign) begin(share Share, attempt Attempt) (dir string, err error) {
+	for n := range maxAttempts {
+		dir = c.folder(share, n)
 		err := os.Mkdir(dir, 0o755)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
 		if err == nil {
-			err = writeJSON(filepath.Join(dir, attemptFile), a)
+			err = writeJSON(filepath.Join(dir, attemptFile), attempt)
 		}
 		if err != nil {
 			return "", fmt.Errorf("beginning %s: %w", filepath.Base(dir), err)
 		}
 		return dir, nil
 	}
-	return "", fmt.Errorf("share %d was begun %d times and never came to its end: see %s", s.Number, mostAttempts, dir)
+	return "", fmt.Errorf("share %d was begun %d times and never came to its end: see %s", share.Number, maxAttempts, dir)
 }
 
-func (c *Campaign) folder(s Share, attempt int) string {
-	return filepath.Join(c.blocks(s.Part), fmt.Sprintf("%05d-%d", s.Number, attempt))
+func (c *Campaign) folder(share Share, attempt int) string {
+	return filepath.Join(c.blocks(share.Part), fmt.Sprintf("%05d-%d", share.Number, attempt))
 }
 
 // done reports whether an attempt at a share has ended without an error.
-func (c *Campaign) done(s Share) bool {
-	for n := range mostAttempts {
-		dir := c.folder(s, n)
+func (c *Campaign) done(share Share) bool {
+	for n := range maxAttempts {
+		dir := c.folder(share, n)
 		if _, err := os.Stat(dir); err != nil {
 			return false
 		}
@@ -134,21 +133,21 @@ func readEnd(dir string) (end End, ended bool, err error) {
 	return end, err == nil, err
 }
 
-// tried is an attempt, as read from the campaign's folder.
-type tried struct {
-	number int // of the attempt
+// readAttempt is an attempt as read from the campaign's folder.
+type readAttempt struct {
+	number int // from 0 within the share
 	dir    string
 	End
 	ended bool
 }
 
-// attempts reads the attempts at all shares of a part, those at a share in their order.
-func (c *Campaign) attempts(part int) (map[int][]tried, error) {
+// attempts reads the attempts at all shares of a part. It returns them by the share's number, sorted by their own.
+func (c *Campaign) attempts(part int) (map[int][]readAttempt, error) {
 	entries, err := os.ReadDir(c.blocks(part))
 	if err != nil {
 		return nil, fmt.Errorf("reading a campaign's attempts: %w", err)
 	}
-	list := map[int][]tried{}
+	list := map[int][]readAttempt{}
 	for _, entry := range entries {
 		share, attempt, ok := strings.Cut(entry.Name(), "-")
 		s, err := strconv.Atoi(share)
@@ -156,14 +155,14 @@ func (c *Campaign) attempts(part int) (map[int][]tried, error) {
 		if !ok || err != nil || err2 != nil || s >= c.Parts[part].Shares {
 			continue
 		}
-		t := tried{number: n, dir: filepath.Join(c.blocks(part), entry.Name())}
+		t := readAttempt{number: n, dir: filepath.Join(c.blocks(part), entry.Name())}
 		if t.End, t.ended, err = readEnd(t.dir); err != nil {
 			return nil, err
 		}
 		list[s] = append(list[s], t)
 	}
-	for _, tries := range list {
-		slices.SortFunc(tries, func(a, b tried) int { return cmp.Compare(a.number, b.number) })
+	for _, attempts := range list {
+		slices.SortFunc(attempts, func(a, b readAttempt) int { return cmp.Compare(a.number, b.number) })
 	}
 	return list, nil
 }

@@ -1,19 +1,18 @@
 // Package campaign spreads the blocks of experiments over the nodes of a scheduler, and makes one run of their results.
-// A block is the building of an experiment's labs with all that is measured in them. All that is known of a campaign is
-// in its folder, which all nodes share:
+// The whole state of a campaign is in its folder, which all nodes share:
 //
-//	campaign.json                   what is measured, and how it was begun
+//	campaign.json                   the experiments, and the command that began the campaign
 //	bin/gateweigh                   the program that every node runs
-//	experiments/NAME/               the experiment as it was begun, with the files that it names
-//	submissions/000.json            which shares of the plan were handed to the scheduler together
-//	blocks/NAME/00012-0/            attempt 0 at share 12: a run folder of its own, with attempt.json and, once it has
+//	experiments/NAME/               a copy of the experiment, with the files that it names
+//	submissions/000.json            the shares of one array of jobs
+//	blocks/NAME/00012-0/            attempt 0 at share 12: a run folder with attempt.json and, once the attempt has
 //	                                ended, end.json
-//	ends.json                       what the scheduler said of jobs that did not come to their end
-//	logs/                           what jobs printed
+//	ends.json                       the scheduler's reports about jobs that were lost
+//	logs/                           the output of jobs
 //
-// A share is the part of an experiment's plan that one job measures: mostly one block (experiment.Shares). Its number
-// alone decides what it measures, so the number of nodes and the order of jobs do not matter. If a job is lost, another
-// attempt at its share is made. Only the process that has made an attempt's folder writes into it.
+// A share is the part of an experiment's plan that one job measures: mostly one block (experiment.Shares). The share's
+// number decides which blocks it has, so the number of nodes and the order of jobs do not matter. When a job is lost,
+// another job makes a new attempt at its share. Only the process that has made an attempt's folder writes into it.
 package campaign
 
 import (
@@ -51,18 +50,18 @@ const version = 1
 type Campaign struct {
 	Dir     string    `json:"-"`       // absolute
 	Version int       `json:"version"` // of the format: 1
-	ID      string    `json:"id"`      // tells its jobs from those of all others
-	Command string    `json:"command"` // that began it
+	ID      string    `json:"id"`      // marks the campaign's jobs at the scheduler
+	Command string    `json:"command"` // the command that began it
 	Begun   time.Time `json:"begun"`   // UTC
-	Local   int       `json:"local"`   // processes of this machine that stand for nodes; 0: nodes are Slurm's
-	Parts   []Part    `json:"parts"`   // one an experiment
+	Local   int       `json:"local"`   // number of processes on this machine that stand for nodes; 0: Slurm's nodes
+	Parts   []Part    `json:"parts"`   // one for each experiment
 }
 
 // Part is one experiment of a campaign.
 type Part struct {
-	Name   string           `json:"name"`   // of the experiment, also of its folder; no other part has it
-	Shares int              `json:"shares"` // of its plan
-	Blocks int              `json:"blocks"` // that these have together
+	Name   string           `json:"name"`   // the experiment's name, unique in the campaign
+	Shares int              `json:"shares"` // number of shares
+	Blocks int              `json:"blocks"` // number of blocks of all shares
 	Slurm  experiment.Slurm `json:"slurm"`
 }
 
@@ -70,37 +69,38 @@ type Part struct {
 type New struct {
 	Dir         string // Create makes it; it must not exist, or be empty
 	Experiments []*experiment.Experiment
-	Slurm       experiment.Slurm // of the campaign file
+	Slurm       experiment.Slurm // options of the campaign file
 	Local       int
 	Command     string
-	Program     string // path of the program that nodes run, which is copied
+	Program     string // path of the program to copy for the nodes
 	// WriteExperiment writes an experiment with the files that it names into a folder.
-	WriteExperiment func(dir string, e *experiment.Experiment) error
+	WriteExperiment func(dir string, exp *experiment.Experiment) error
 }
 
 // Create makes a campaign's folder. campaign.json is written last: a folder without it is no campaign.
-func Create(n New) (*Campaign, error) {
-	dir, err := filepath.Abs(n.Dir)
+func Create(settings New) (*Campaign, error) {
+	dir, err := filepath.Abs(settings.Dir)
 	if err != nil {
 		return nil, err
 	}
-	c := &Campaign{Dir: dir, Version: version, Command: n.Command, Begun: time.Now().UTC(), Local: n.Local}
+	opened := &Campaign{Dir: dir, Version: version, Command: settings.Command, Begun: time.Now().UTC(),
+		Local: settings.Local}
 	id := make([]byte, 8)
 	if _, err := rand.Read(id); err != nil {
 		return nil, err
 	}
-	c.ID = hex.EncodeToString(id)
+	opened.ID = hex.EncodeToString(id)
 	names := map[string]bool{}
-	for _, e := range n.Experiments {
-		if names[e.Name] {
-			return nil, fmt.Errorf("two experiments of the campaign are called %q: give one of them another name", e.Name)
+	for _, exp := range settings.Experiments {
+		if names[exp.Name] {
+			return nil, fmt.Errorf("two experiments of the campaign are called %q: give one of them another name", exp.Name)
 		}
-		names[e.Name] = true
-		p := Part{Name: e.Name, Slurm: e.Slurm.WithDefaults(n.Slurm)}
-		for _, places := range e.Shares() {
-			p.Shares, p.Blocks = p.Shares+1, p.Blocks+len(places)
+		names[exp.Name] = true
+		part := Part{Name: exp.Name, Slurm: exp.Slurm.WithDefaults(settings.Slurm)}
+		for _, places := range exp.Shares() {
+			part.Shares, part.Blocks = part.Shares+1, part.Blocks+len(places)
 		}
-		c.Parts = append(c.Parts, p)
+		opened.Parts = append(opened.Parts, part)
 	}
 	if list, err := os.ReadDir(dir); err == nil && len(list) > 0 {
 		return nil, fmt.Errorf("%s is not empty: choose another --out", dir)
@@ -110,21 +110,21 @@ func Create(n New) (*Campaign, error) {
 			return nil, fmt.Errorf("making the campaign's folder: %w: choose another with --out", err)
 		}
 	}
-	for i, e := range n.Experiments {
-		if err := os.MkdirAll(c.experimentFolder(i), 0o755); err != nil {
+	for i, exp := range settings.Experiments {
+		if err := os.MkdirAll(opened.experimentFolder(i), 0o755); err != nil {
 			return nil, err
 		}
-		if err := n.WriteExperiment(c.experimentFolder(i), e); err != nil {
+		if err := settings.WriteExperiment(opened.experimentFolder(i), exp); err != nil {
 			return nil, err
 		}
-		if err := os.MkdirAll(c.blocks(i), 0o755); err != nil {
+		if err := os.MkdirAll(opened.blocks(i), 0o755); err != nil {
 			return nil, err
 		}
 	}
-	if err := copyProgram(n.Program, filepath.Join(dir, programFile)); err != nil {
+	if err := copyProgram(settings.Program, filepath.Join(dir, programFile)); err != nil {
 		return nil, err
 	}
-	return c, writeJSON(filepath.Join(dir, campaignFile), c)
+	return opened, writeJSON(filepath.Join(dir, campaignFile), opened)
 }
 
 // Open reads the campaign in a folder.
@@ -133,18 +133,18 @@ func Open(dir string) (*Campaign, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Campaign{}
-	err = readJSON(filepath.Join(abs, campaignFile), c)
+	opened := &Campaign{}
+	err = readJSON(filepath.Join(abs, campaignFile), opened)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s is not a campaign's folder: it has no %s", dir, campaignFile)
 	case err != nil:
 		return nil, err
-	case c.Version > version:
-		return nil, fmt.Errorf("%s: version %d: %w; use a newer gateweigh", dir, c.Version, result.ErrNewerVersion)
+	case opened.Version > version:
+		return nil, fmt.Errorf("%s: version %d: %w; use a newer gateweigh", dir, opened.Version, result.ErrNewerVersion)
 	}
-	c.Dir = abs
-	return c, nil
+	opened.Dir = abs
+	return opened, nil
 }
 
 // Experiment reads the experiment of a part.
@@ -163,7 +163,7 @@ func (c *Campaign) blocks(part int) string {
 	return filepath.Join(c.Dir, blocksFolder, c.Parts[part].Name)
 }
 
-// copyProgram copies a program, so that all nodes run the same one, whatever is installed on them.
+// copyProgram copies the program into the campaign's folder, so that all nodes run the same version.
 func copyProgram(from, to string) (err error) {
 	in, err := os.Open(from)
 	if err != nil {

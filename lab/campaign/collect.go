@@ -18,73 +18,74 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// collectedFile marks a run folder that was collected: it may be collected again while it is as it was.
+// collectedFile marks a run folder that Collect has made. Collect may replace the run while nobody has resumed it.
 const collectedFile = "collected.json"
 
-// mark is collected.json.
-type mark struct {
+// collectedMark is collected.json.
+type collectedMark struct {
 	Campaign string `json:"campaign"` // its ID
-	Bytes    int64  `json:"bytes"`    // of the trials
+	Bytes    int64  `json:"bytes"`    // size of the trials' file
 }
 
-// notesKept bounds the notes of a collected run: those of its blocks are mostly alike.
-const notesKept = 20
+// maxNotes bounds the notes of a collected run. Most shares have the same notes.
+const maxNotes = 20
 
-// Collected is what became of a part.
+// Collected describes the collected run of a part.
 type Collected struct {
 	Dir     string // the run folder
-	Shares  int    // with trials
-	Missing int    // shares that are not done
-	Left    int    // attempts that were left out, because another one at their share counts
+	Shares  int    // number of shares with trials
+	Missing int    // number of shares that are not done
+	Left    int    // number of attempts left out, because another attempt at the same share was taken
 }
 
-// Collect makes one run folder of a part's attempts. Of a share it takes the first attempt that came to its end, or
-// where none did, what the longest one has. Attempts are copied one after the other, so it needs little memory.
+// Collect makes one run folder of a part's attempts. Of each share it takes the first attempt that has ended without an
+// error, or else the one with the longest file of trials. It copies one attempt at a time, so it needs little memory.
 func (c *Campaign) Collect(part int, out string, catalogue experiment.Catalogue,
 	writeExperiment func(string, *experiment.Experiment) error) (Collected, error) {
-	got := Collected{Dir: out}
-	e, err := c.Experiment(part, catalogue)
+	collected := Collected{Dir: out}
+	exp, err := c.Experiment(part, catalogue)
 	if err != nil {
-		return got, err
+		return collected, err
 	}
-	tries, err := c.attempts(part)
+	attempts, err := c.attempts(part)
 	if err != nil {
-		return got, err
+		return collected, err
 	}
 	if err := c.mayCollect(out); err != nil {
-		return got, err
+		return collected, err
 	}
-	m := merging{e: e, shares: e.Shares(), campaign: c, nodes: map[string]*result.Node{}, notes: map[string]*note{},
-		able: map[string]bool{}}
+	merged := merger{experiment: exp, shares: exp.Shares(), campaign: c, nodes: map[string]*result.Node{},
+		notes:        map[string]*note{},
+		ranSomewhere: map[string]bool{}}
 	for n := range c.Parts[part].Shares {
-		if chosen, done := choose(tries[n]); chosen != nil {
-			got.Left += len(tries[n]) - 1
-			m.add(*chosen, n, done)
+		if chosen, done := choose(attempts[n]); chosen != nil {
+			collected.Left += len(attempts[n]) - 1
+			merged.add(*chosen, n, done)
 		} else {
-			m.lack(tries[n])
+			merged.countMissing(attempts[n])
 		}
 	}
-	got.Missing = m.missing
-	if len(m.taken) == 0 {
-		return got, fmt.Errorf("no node has measured anything of %s yet", e.Name)
+	collected.Missing = merged.missing
+	if len(merged.taken) == 0 {
+		return collected, fmt.Errorf("no node has measured anything of %s yet", exp.Name)
 	}
 	if err := os.MkdirAll(filepath.Join(out, result.LogsFolder), 0o755); err != nil {
-		return got, fmt.Errorf("making the run's folder: %w", err)
+		return collected, fmt.Errorf("making the run's folder: %w", err)
 	}
-	if err := writeExperiment(out, e); err != nil {
-		return got, err
+	if err := writeExperiment(out, exp); err != nil {
+		return collected, err
 	}
-	size, err := m.copyTrials(out)
+	size, err := merged.copyTrials(out)
 	if err != nil {
-		return got, err
+		return collected, err
 	}
-	got.Shares = len(m.taken)
-	env := m.environment()
-	return got, errors.Join(
-		result.WriteEnvironment(out, env), writeJSON(filepath.Join(out, collectedFile), mark{c.ID, size}))
+	collected.Shares = len(merged.taken)
+	env := merged.environment()
+	return collected, errors.Join(
+		result.WriteEnvironment(out, env), writeJSON(filepath.Join(out, collectedFile), collectedMark{c.ID, size}))
 }
 
-// mayCollect refuses a folder that holds anything else than what was collected of this campaign.
+// mayCollect returns an error unless the folder is absent, empty, or has this campaign's collected run.
 func (c *Campaign) mayCollect(out string) error {
 	list, err := os.ReadDir(out)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(list) == 0 {
@@ -93,7 +94,7 @@ func (c *Campaign) mayCollect(out string) error {
 	if err != nil {
 		return err
 	}
-	var m mark
+	var m collectedMark
 	if err := readJSON(filepath.Join(out, collectedFile), &m); err != nil || m.Campaign != c.ID {
 		return fmt.Errorf("%s holds something else than this campaign's run: choose another --out", out)
 	}
@@ -103,71 +104,72 @@ func (c *Campaign) mayCollect(out string) error {
 	return nil
 }
 
-// choose is the attempt at a share that counts, nil where no attempt has trials.
-func choose(tries []tried) (chosen *tried, done bool) {
+// choose returns the attempt at a share that Collect takes, nil when no attempt has trials. done reports that the
+// attempt has ended without an error.
+func choose(attempts []readAttempt) (chosen *readAttempt, done bool) {
 	longest := int64(0)
-	for i, t := range tries {
-		if t.ended && t.Error == "" {
-			return &tries[i], true
+	for i, attempt := range attempts {
+		if attempt.ended && attempt.Error == "" {
+			return &attempts[i], true
 		}
-		if info, err := os.Stat(filepath.Join(t.dir, result.TrialsFile)); err == nil && info.Size() > longest {
-			chosen, longest = &tries[i], info.Size()
+		if info, err := os.Stat(filepath.Join(attempt.dir, result.TrialsFile)); err == nil && info.Size() > longest {
+			chosen, longest = &attempts[i], info.Size()
 		}
 	}
 	return chosen, false
 }
 
-// taken is an attempt of a collected run.
-type taken struct {
+// takenAttempt is an attempt that Collect takes.
+type takenAttempt struct {
 	dir   string
 	share int
 	begun time.Time
 }
 
-// note is a remark of some blocks' environments.
+// note is a note of the environments of some shares.
 type note struct {
-	text   string // as one has it
-	blocks int
-	order  int
+	text   string // from the first of them
+	shares int    // number of shares with the note
+	order  int    // number of notes before it
 }
 
-// merging makes one environment of many.
-type merging struct {
-	e        *experiment.Experiment
-	shares   [][]int
-	campaign *Campaign
-	taken    []taken
-	missing  int
-	env      result.Environment // the first one, with what others add
-	begun    bool               // env is set
-	nodes    map[string]*result.Node
-	notes    map[string]*note
-	skipped  []result.Skip   // devices that could not run on some node
-	able     map[string]bool // devices that ran on one
+// merger makes the collected run's records and environment from those of the attempts.
+type merger struct {
+	experiment   *experiment.Experiment
+	shares       [][]int
+	campaign     *Campaign
+	taken        []takenAttempt
+	missing      int
+	env          result.Environment // the first attempt's, with the earliest start and the latest end
+	begun        bool               // env is set
+	nodes        map[string]*result.Node
+	notes        map[string]*note
+	skipped      []result.Skip   // devices that some node could not run
+	ranSomewhere map[string]bool // devices that some node could run
 }
 
-// add takes an attempt.
-func (m *merging) add(t tried, share int, done bool) {
+// add adds an attempt that Collect takes.
+func (m *merger) add(attempt readAttempt, share int, done bool) {
 	if !done {
 		m.missing++
 	}
-	var a Attempt
-	_ = readJSON(filepath.Join(t.dir, attemptFile), &a) // one that lacks it has no node's name
-	m.taken = append(m.taken, taken{t.dir, share, a.Begun})
-	env, err := result.ReadEnvironment(filepath.Join(t.dir, result.EnvironmentFile))
+	var origin Attempt
+	_ = readJSON(filepath.Join(attempt.dir, attemptFile), &origin) // without the file the node has no name
+	m.taken = append(m.taken, takenAttempt{attempt.dir, share, origin.Begun})
+	env, err := result.ReadEnvironment(filepath.Join(attempt.dir, result.EnvironmentFile))
 	if err != nil {
-		return // killed before it was written
+		return // the process was killed before it wrote the file
 	}
-	node := m.nodes[a.Node]
+	node := m.nodes[origin.Node]
 	if node == nil {
 		node = &result.Node{
-			Name: a.Node, Kernel: env.Kernel, CPUModel: env.CPUModel, CPUs: env.CPUs, MemoryMiB: env.MemoryMiB}
-		m.nodes[a.Node] = node
-		m.differences(*node, env)
+			Name: origin.Node, Kernel: env.Kernel, CPUModel: env.CPUModel, CPUs: env.CPUs, MemoryMiB: env.MemoryMiB}
+		m.nodes[origin.Node] = node
+		m.noteDifferences(*node, env)
 	}
 	node.Blocks += len(m.shares[share])
 	for _, text := range env.Notes {
-		m.remark(text)
+		m.addNote(text)
 	}
 	if !m.begun {
 		m.env, m.begun = env, true
@@ -178,16 +180,16 @@ func (m *merging) add(t tried, share int, done bool) {
 	if env.End.After(m.env.End) {
 		m.env.End = env.End
 	}
-	for _, device := range m.e.DUTs {
-		m.able[device] = m.able[device] ||
+	for _, device := range m.experiment.DUTs {
+		m.ranSomewhere[device] = m.ranSomewhere[device] ||
 			!slices.ContainsFunc(env.Skipped, func(s result.Skip) bool { return s.DUT == device })
 	}
 }
 
-// lack counts a share of which nothing was measured.
-func (m *merging) lack(tries []tried) {
-	if len(tries) > 0 {
-		if last := tries[len(tries)-1]; len(last.Skipped) > 0 {
+// countMissing counts a share without trials as missing, unless its devices cannot run on the node.
+func (m *merger) countMissing(attempts []readAttempt) {
+	if len(attempts) > 0 {
+		if last := attempts[len(attempts)-1]; len(last.Skipped) > 0 {
 			m.skipped = append(m.skipped, last.Skipped...)
 			return
 		}
@@ -195,8 +197,8 @@ func (m *merging) lack(tries []tried) {
 	m.missing++
 }
 
-// differences notes in what a node is not like the first one.
-func (m *merging) differences(n result.Node, env result.Environment) {
+// noteDifferences adds notes about the differences between a node and the first one.
+func (m *merger) noteDifferences(n result.Node, env result.Environment) {
 	if !m.begun {
 		return
 	}
@@ -205,13 +207,14 @@ func (m *merging) differences(n result.Node, env result.Environment) {
 		{"number of CPUs", fmt.Sprint(m.env.CPUs), fmt.Sprint(env.CPUs)}, {"placement", m.env.Placement, env.Placement},
 	} {
 		if v.first != v.here {
-			m.remark(fmt.Sprintf("Node %s has another %s than the first node: %s, not %s.", n.Name, v.what, v.here, v.first))
+			m.addNote(fmt.Sprintf("Node %s has another %s than the first node: %s, not %s.", n.Name, v.what, v.here, v.first))
 		}
 	}
 }
 
-// remark keeps a note, once for all blocks that have it.
-func (m *merging) remark(text string) {
+// addNote keeps a note once for all shares that have it, and counts these. Notes that differ only in digits count as
+// one.
+func (m *merger) addNote(text string) {
 	key := result.DigitsHidden(text)
 	if strings.HasPrefix(text, "Node ") {
 		key = text
@@ -219,17 +222,17 @@ func (m *merging) remark(text string) {
 	if m.notes[key] == nil {
 		m.notes[key] = &note{text: text, order: len(m.notes)}
 	}
-	m.notes[key].blocks++
+	m.notes[key].shares++
 }
 
-// copyTrials writes the records of all attempts, in the order they began, and returns how many bytes these are. A last
-// record that was cut short is left out.
-func (m *merging) copyTrials(out string) (size int64, err error) {
-	slices.SortStableFunc(m.taken, func(a, b taken) int { return a.begun.Compare(b.begun) })
+// copyTrials writes the records of all attempts, in the order in which these began, and returns the number of bytes. It
+// leaves out an incomplete last record.
+func (m *merger) copyTrials(out string) (size int64, err error) {
+	slices.SortStableFunc(m.taken, func(a, b takenAttempt) int { return a.begun.Compare(b.begun) })
 	path := filepath.Join(out, result.TrialsFile)
 	err = result.ReplaceBy(path, func(w io.Writer) error {
-		for _, t := range m.taken {
-			data, err := os.ReadFile(filepath.Join(t.dir, result.TrialsFile))
+		for _, attempt := range m.taken {
+			data, err := os.ReadFile(filepath.Join(attempt.dir, result.TrialsFile))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -249,27 +252,27 @@ func (m *merging) copyTrials(out string) (size int64, err error) {
 	if err := m.copyCourses(out); err != nil {
 		return size, err
 	}
-	for _, t := range m.taken {
+	for _, attempt := range m.taken {
 		if err := copyFolder(
-			filepath.Join(t.dir, result.ProfilesFolder), filepath.Join(out, result.ProfilesFolder)); err != nil {
+			filepath.Join(attempt.dir, result.ProfilesFolder), filepath.Join(out, result.ProfilesFolder)); err != nil {
 			return size, err
 		}
 	}
 	return size, nil
 }
 
-// copyCourses writes what happened within the trials of all attempts; without any there is no file.
-func (m *merging) copyCourses(out string) error {
-	has := func(t taken) bool {
-		_, err := os.Stat(filepath.Join(t.dir, result.CourseFile))
+// copyCourses writes the courses within the trials of all attempts. It makes no file when no attempt has courses.
+func (m *merger) copyCourses(out string) error {
+	has := func(attempt takenAttempt) bool {
+		_, err := os.Stat(filepath.Join(attempt.dir, result.CourseFile))
 		return err == nil
 	}
 	if !slices.ContainsFunc(m.taken, has) {
 		return nil
 	}
 	return result.ReplaceBy(filepath.Join(out, result.CourseFile), func(w io.Writer) error {
-		for _, t := range m.taken {
-			if err := result.CopyCourses(w, t.dir); err != nil {
+		for _, attempt := range m.taken {
+			if err := result.CopyCourses(w, attempt.dir); err != nil {
 				return err
 			}
 		}
@@ -277,7 +280,7 @@ func (m *merging) copyCourses(out string) error {
 	})
 }
 
-// copyFolder copies what a folder holds into another one; without the first, nothing. What is there stays.
+// copyFolder copies the files of a folder, if it exists, into another one. It replaces no file.
 func copyFolder(from, to string) error {
 	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -305,14 +308,14 @@ func copyFolder(from, to string) error {
 	})
 }
 
-// environment is that of the collected run.
-func (m *merging) environment() result.Environment {
+// environment returns the environment of the collected run.
+func (m *merger) environment() result.Environment {
 	env := m.env
 	env.Command, env.Interrupted = m.campaign.Command, m.missing > 0
 	env.Skipped, env.Notes = nil, nil
 	for _, s := range m.skipped {
 		listed := slices.ContainsFunc(env.Skipped, func(k result.Skip) bool { return k.DUT == s.DUT })
-		if !m.able[s.DUT] && !listed {
+		if !m.ranSomewhere[s.DUT] && !listed {
 			env.Skipped = append(env.Skipped, s)
 		}
 	}
@@ -325,9 +328,9 @@ func (m *merging) environment() result.Environment {
 		notes = append(notes, *n)
 	}
 	slices.SortFunc(notes, func(a, b note) int { return cmp.Compare(a.order, b.order) })
-	for _, n := range notes[:min(len(notes), notesKept)] {
+	for _, n := range notes[:min(len(notes), maxNotes)] {
 		if len(m.taken) > 1 && !strings.HasPrefix(n.text, "Node ") {
-			n.text += fmt.Sprintf(" (%d of %s say so.)", n.blocks, words.Counted(len(m.taken), "share"))
+			n.text += fmt.Sprintf(" (%d of %s say so.)", n.shares, words.Counted(len(m.taken), "share"))
 		}
 		env.Notes = append(env.Notes, n.text)
 	}

@@ -17,15 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostDeaths is how often a share's process may be killed before its share is given up.
-const mostDeaths = 3
+// maxKills is the number of times that a share's process may be killed before RunLocal gives the share up.
+const maxKills = 3
 
-// NodeName is what the n-th process of a local campaign is called, from 0.
+// NodeName returns the node name of the n-th process of a local campaign, from 0.
 func NodeName(n int) string { return fmt.Sprintf("local%d", n+1) }
 
-// RunLocal carries out shares without a scheduler: as many processes as the campaign has local nodes, each with one
-// share at a time. A share whose process is killed is carried out again. It returns when all shares were carried out,
-// or ctx has ended and all processes have.
+// RunLocal carries out shares without a scheduler, by Campaign.Local processes at a time with one share each. It
+// repeats a share whose process was killed. It returns when all shares were carried out, or when ctx has ended and all
+// processes have.
 func (c *Campaign) RunLocal(ctx context.Context, shares []Share) error {
 	unlock, err := c.lock()
 	if err != nil {
@@ -34,27 +34,27 @@ func (c *Campaign) RunLocal(ctx context.Context, shares []Share) error {
 	defer unlock()
 	var mu sync.Mutex // guards queue and deaths
 	queue, deaths := shares, map[Share]int{}
-	next := func() (s Share, ok bool) {
+	next := func() (share Share, ok bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(queue) == 0 || ctx.Err() != nil {
-			return s, false
+			return share, false
 		}
-		s, queue = queue[0], queue[1:]
-		return s, true
+		share, queue = queue[0], queue[1:]
+		return share, true
 	}
 	var nodes sync.WaitGroup
 	for n := range c.Local {
 		nodes.Go(func() {
-			runtime.LockOSThread() // Pdeathsig would end the processes with the thread that started them
+			runtime.LockOSThread() // the thread must live: its end would kill the processes that it started (Pdeathsig)
 			defer runtime.UnlockOSThread()
-			for s, ok := next(); ok; s, ok = next() {
-				if killed := c.process(ctx, s, NodeName(n)); !killed || ctx.Err() != nil {
+			for share, ok := next(); ok; share, ok = next() {
+				if killed := c.runProcess(ctx, share, NodeName(n)); !killed || ctx.Err() != nil {
 					continue
 				}
 				mu.Lock()
-				if deaths[s]++; deaths[s] < mostDeaths {
-					queue = append(queue, s)
+				if deaths[share]++; deaths[share] < maxKills {
+					queue = append(queue, share)
 				}
 				mu.Unlock()
 			}
@@ -64,59 +64,60 @@ func (c *Campaign) RunLocal(ctx context.Context, shares []Share) error {
 	return context.Cause(ctx)
 }
 
-// process carries out a share in a process of its own. How it ended is in the attempt's folder, unless it was killed.
-func (c *Campaign) process(ctx context.Context, s Share, node string) (killed bool) {
+// runProcess carries out a share in a process, which writes into the attempt's folder how the attempt ended. killed
+// reports that a signal ended the process before it could.
+func (c *Campaign) runProcess(ctx context.Context, share Share, node string) (killed bool) {
 	log, err := os.OpenFile(filepath.Join(c.Dir, logsFolder, node+".out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return false
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, c.Program(), "campaign", "block", c.Dir, "--part", strconv.Itoa(s.Part),
-		"--share", strconv.Itoa(s.Number), "--node", node)
+	cmd := exec.CommandContext(ctx, c.Program(), "campaign", "block", c.Dir, "--part", strconv.Itoa(share.Part),
+		"--share", strconv.Itoa(share.Number), "--node", node)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	// Ctrl-C at the terminal ends this process, which ends the others.
+	// Setpgid: Ctrl-C at the terminal signals this process only, which then ends the others.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	err = cmd.Run()
 	var exit *exec.ExitError
 	return errors.As(err, &exit) && !exit.Exited()
 }
 
-// lock keeps a second process from carrying out the same campaign. The file names the one that has it, and the kernel
-// takes the lock away when that ends.
+// lock keeps a second process from carrying out the same campaign. The lock file has the ID of the process with the
+// lock. The kernel releases the lock when that process ends.
 func (c *Campaign) lock() (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(c.Dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
+	file, err := os.OpenFile(filepath.Join(c.Dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 		err = fmt.Errorf("%s is being carried out by process %d", c.Dir, c.holder())
 	}
 	if err == nil {
-		err = f.Truncate(0)
+		err = file.Truncate(0)
 	}
 	if err == nil {
-		_, err = f.WriteString(strconv.Itoa(os.Getpid()))
+		_, err = file.WriteString(strconv.Itoa(os.Getpid()))
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, file.Close())
 	}
-	return func() { f.Close() }, nil
+	return func() { file.Close() }, nil
 }
 
-// holder is the process that carries out a local campaign, 0: none does.
+// holder returns the ID of the process that carries out a local campaign; 0 when none does.
 func (c *Campaign) holder() int {
-	f, err := os.Open(filepath.Join(c.Dir, lockFile))
+	file, err := os.Open(filepath.Join(c.Dir, lockFile))
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
+	defer file.Close()
 	held := unix.Flock_t{Type: unix.F_RDLCK}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &held); err != nil || held.Type == unix.F_UNLCK {
+	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &held); err != nil || held.Type == unix.F_UNLCK {
 		return 0
 	}
-	data, err := os.ReadFile(f.Name())
+	data, err := os.ReadFile(file.Name())
 	if err != nil {
 		return 0
 	}
@@ -133,37 +134,37 @@ func (c *Campaign) StopLocal() (running bool, err error) {
 	return true, syscall.Kill(pid, syscall.SIGTERM)
 }
 
-// localJobs are the shares of a local campaign that is being carried out: those that were begun run, others wait.
+// localJobs returns a job for each share of a local campaign that runs or waits; none when no process carries it out.
 func (c *Campaign) localJobs() (list []Job, err error) {
 	if c.Local == 0 || c.holder() == 0 {
 		return nil, nil
 	}
 	for part, p := range c.Parts {
-		tries, err := c.attempts(part)
+		attempts, err := c.attempts(part)
 		if err != nil {
 			return nil, err
 		}
 		for n := range p.Shares {
-			j := Job{Share: Share{part, n}, State: "PENDING"}
-			if last := len(tries[n]) - 1; last >= 0 && !tries[n][last].ended {
-				if j.State = "RUNNING"; !alive(tries[n][last].dir) {
-					j.State = "PENDING"
+			job := Job{Share: Share{part, n}, State: "PENDING"}
+			if last := len(attempts[n]) - 1; last >= 0 && !attempts[n][last].ended {
+				if job.State = "RUNNING"; !alive(attempts[n][last].dir) {
+					job.State = "PENDING"
 				}
 			} else if last >= 0 {
-				continue // it came to its end, good or bad
+				continue // the attempt has ended
 			}
-			list = append(list, j)
+			list = append(list, job)
 		}
 	}
 	return list, nil
 }
 
-// alive reports whether the process of an attempt on this machine is there.
+// alive reports whether the process of an attempt on this machine runs.
 func alive(dir string) bool {
-	var a Attempt
-	err := readJSON(filepath.Join(dir, attemptFile), &a)
+	var attempt Attempt
+	err := readJSON(filepath.Join(dir, attemptFile), &attempt)
 	if errors.Is(err, fs.ErrNotExist) {
-		return true // it begins
+		return true // the attempt is just beginning
 	}
-	return err == nil && syscall.Kill(a.PID, 0) == nil
+	return err == nil && syscall.Kill(attempt.PID, 0) == nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// silent is how long an attempt may write nothing before Look takes it for lost.
-const silent = 15 * time.Minute
+// lostAfter is the time without a write after which Look takes an attempt for lost.
+const lostAfter = 15 * time.Minute
 
 // IsCampaign reports whether a folder is a campaign's.
 func IsCampaign(dir string) bool {
@@ -21,42 +21,42 @@ func IsCampaign(dir string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Look reads how far the campaign is from its folder alone: it asks no scheduler and writes nothing. So shares that
-// wait for a node count as open, and an attempt counts as running if it has written something lately.
+// Look reads the campaign's status from its folder. It does not ask the scheduler and writes nothing. Therefore shares
+// that wait for a node count as open, and an attempt counts as running if it has written something within lostAfter.
 func (c *Campaign) Look() (Status, error) {
-	s := Status{Dir: c.Dir, ID: c.ID, Begun: c.Begun, Nodes: []NodeStatus{}, Problems: []Problem{}}
-	why, nodes := map[string]int{}, map[string]*NodeStatus{}
+	status := Status{Dir: c.Dir, ID: c.ID, Begun: c.Begun, Nodes: []NodeStatus{}, Problems: []Problem{}}
+	reasons, nodes := map[string]int{}, map[string]*NodeStatus{}
 	for part, p := range c.Parts {
-		tries, err := c.attempts(part)
+		attempts, err := c.attempts(part)
 		if err != nil {
-			return s, err
+			return status, err
 		}
-		s.Shares, s.Blocks = s.Shares+p.Shares, s.Blocks+p.Blocks
+		status.Shares, status.Blocks = status.Shares+p.Shares, status.Blocks+p.Blocks
 		for n := range p.Shares {
 			share, job := Share{part, n}, Job{}
-			if k := len(tries[n]); k > 0 && !tries[n][k-1].ended && fresh(tries[n][k-1].dir) {
+			if k := len(attempts[n]); k > 0 && !attempts[n][k-1].ended && writtenLately(attempts[n][k-1].dir) {
 				job.State = "RUNNING"
 			}
-			s.count(share, tries[n], job, lost{}, why)
-			if err := tally(nodes, fmt.Sprintf("%s %d", p.Name, n), tries[n], job); err != nil {
-				return s, err
+			status.count(share, attempts[n], job, lostJob{}, reasons)
+			if err := tally(nodes, fmt.Sprintf("%s %d", p.Name, n), attempts[n], job); err != nil {
+				return status, err
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		s.Nodes = append(s.Nodes, *nodes[name])
+		status.Nodes = append(status.Nodes, *nodes[name])
 	}
-	for _, text := range slices.Sorted(maps.Keys(why)) {
-		s.Problems = append(s.Problems, Problem{text, why[text]})
+	for _, text := range slices.Sorted(maps.Keys(reasons)) {
+		status.Problems = append(status.Problems, Problem{text, reasons[text]})
 	}
-	slices.SortStableFunc(s.Problems, func(a, b Problem) int { return cmp.Compare(b.Shares, a.Shares) })
-	return s, nil
+	slices.SortStableFunc(status.Problems, func(a, b Problem) int { return cmp.Compare(b.Shares, a.Shares) })
+	return status, nil
 }
 
-// fresh reports whether something was written in an attempt's folder within the time silent.
-func fresh(dir string) bool {
+// writtenLately reports whether an attempt's folder or file of trials has changed within lostAfter.
+func writtenLately(dir string) bool {
 	return slices.ContainsFunc([]string{dir, filepath.Join(dir, result.TrialsFile)}, func(path string) bool {
 		info, err := os.Stat(path)
-		return err == nil && time.Since(info.ModTime()) < silent
+		return err == nil && time.Since(info.ModTime()) < lostAfter
 	})
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestNodesDoNotChangeWhatIsMeasured: one node and three measure the same blocks with the same windows in the same
-// order within a share, and make the same run but for names and times. Three need a third of the waves.
+// TestNodesDoNotChangeWhatIsMeasured: one node and three nodes measure the same blocks with the same windows in the
+// same order within a share. The runs differ only in names and times. Three nodes need a third of the waves.
 func TestNodesDoNotChangeWhatIsMeasured(t *testing.T) {
 	var runs []result.Run
 	var files [][]byte
 	for _, nodes := range []int{1, 3} {
-		c := begin(t, filepath.Join(t.TempDir(), "c"), 8, nodes)
-		if n, want := waves(t, c), 9/nodes; n != want {
+		opened := begin(t, filepath.Join(t.TempDir(), "c"), 8, nodes)
+		if n, want := waves(t, opened), 9/nodes; n != want {
 			t.Errorf("%d nodes: 9 shares took %d waves, want %d", nodes, n, want)
 		}
 		dir := filepath.Join(t.TempDir(), "run")
-		got, run := collect(t, c, dir)
-		if got.Missing != 0 || len(run.Environment.Nodes) != nodes {
-			t.Fatalf("%d nodes: collected %+v of %+v", nodes, got, run.Environment.Nodes)
+		collected, run := collect(t, opened, dir)
+		if collected.Missing != 0 || len(run.Environment.Nodes) != nodes {
+			t.Fatalf("%d nodes: collected %+v of %+v", nodes, collected, run.Environment.Nodes)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, result.ExperimentFile))
 		if err != nil {
@@ -55,25 +55,26 @@ func TestNodesDoNotChangeWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// waves carries a local campaign out such that blocks end together: as many as it has nodes. It counts how often.
-func waves(t *testing.T, c *campaign.Campaign) (n int) {
+// waves carries out a local campaign in waves: in each wave all nodes measure a block, and the blocks end together. It
+// returns the number of waves.
+func waves(t *testing.T, opened *campaign.Campaign) (n int) {
 	t.Helper()
-	hold := filepath.Join(c.Dir, holdFile)
+	hold := filepath.Join(opened.Dir, holdFile)
 	if err := os.WriteFile(hold, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	missing := survey(t, c).Missing()
+	missing := survey(t, opened).Missing()
 	ended := make(chan error, 1)
-	go func() { ended <- c.RunLocal(context.Background(), missing) }()
+	go func() { ended <- opened.RunLocal(context.Background(), missing) }()
 	for left := len(missing); left > 0; n++ {
 		var work []string // blocks that wait for this wave's end
-		for len(work) < min(left, c.Local) {
+		for len(work) < min(left, opened.Local) {
 			select {
 			case err := <-ended:
 				t.Fatalf("with %d shares left: %v", left, err)
 			case <-time.After(10 * time.Millisecond):
 			}
-			begun, err := filepath.Glob(filepath.Join(c.Dir, "blocks/tiny/*", result.TrialsFile))
+			begun, err := filepath.Glob(filepath.Join(opened.Dir, "blocks/tiny/*", result.TrialsFile))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +93,8 @@ func waves(t *testing.T, c *campaign.Campaign) (n int) {
 	return n
 }
 
-// measuredBy are a run's trials without names and times, by share and in the order of measuring within one.
+// measuredBy returns a run's trials in JSON without names and times, sorted by share; within a share they keep their
+// order.
 func measuredBy(t *testing.T, run result.Run) (list []string) {
 	t.Helper()
 	trials := slices.Clone(run.Trials)
@@ -108,30 +110,30 @@ func measuredBy(t *testing.T, run result.Run) (list []string) {
 	return list
 }
 
-// BenchmarkThreeNodes has 12 blocks of half a second, and of three, on one node and on three, and says what part of the
-// time three take. Nodes of one machine share the CPU time that starting a block's process needs.
+// BenchmarkThreeNodes measures 12 blocks of 0.5 s, and of 3 s, on one node and on three nodes. It reports the time of
+// three nodes divided by that of one. Nodes of one machine share its CPU time for starting processes.
 func BenchmarkThreeNodes(b *testing.B) {
 	for _, ms := range []string{"500", "3000"} {
 		b.Run(ms+"ms", func(b *testing.B) {
 			b.Setenv(lengthMs, ms)
 			for b.Loop() {
-				b.ReportMetric(carriedIn(b, 3).Seconds()/carriedIn(b, 1).Seconds(), "of-one-node's-time")
+				b.ReportMetric(timeOnNodes(b, 3).Seconds()/timeOnNodes(b, 1).Seconds(), "of-one-node's-time")
 			}
 		})
 	}
 }
 
-// carriedIn is how long so many nodes take for 12 blocks.
-func carriedIn(b *testing.B, nodes int) time.Duration {
+// timeOnNodes returns the time that so many nodes take for 12 blocks.
+func timeOnNodes(b *testing.B, nodes int) time.Duration {
 	b.Helper()
-	c := begin(b, filepath.Join(b.TempDir(), "c"), 11, nodes)
-	missing := survey(b, c).Missing()
+	opened := begin(b, filepath.Join(b.TempDir(), "c"), 11, nodes)
+	missing := survey(b, opened).Missing()
 	began := time.Now()
-	if err := c.RunLocal(context.Background(), missing); err != nil {
+	if err := opened.RunLocal(context.Background(), missing); err != nil {
 		b.Fatal(err)
 	}
 	took := time.Since(began)
-	if !survey(b, c).Complete() {
+	if !survey(b, opened).Complete() {
 		b.Fatal("blocks are missing")
 	}
 	return took

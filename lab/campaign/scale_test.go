@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// inMemory is a folder whose files need no disk, which ends with the test.
+// inMemory makes a folder in memory, if /dev/shm exists. The test removes it at its end.
 func inMemory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "campaign")
@@ -26,7 +26,7 @@ func inMemory(t testing.TB) string {
 	return dir
 }
 
-// plan makes a campaign of so many blocks, of ten devices.
+// plan makes a campaign of so many blocks with ten devices.
 func plan(t testing.TB, dir string, blocks int) *campaign.Campaign {
 	t.Helper()
 	var devices []string
@@ -38,26 +38,26 @@ func plan(t testing.TB, dir string, blocks int) *campaign.Campaign {
 	return create(t, campaign.New{Dir: dir, Experiments: []*experiment.Experiment{parse(t, "tiny", text)}, Local: 1})
 }
 
-// carryAll has simulated blocks of 100 nodes in a campaign's folder.
-func carryAll(t testing.TB, c *campaign.Campaign) {
+// simulateAll writes the attempts of all shares, by 100 nodes, into a campaign's folder.
+func simulateAll(t testing.TB, opened *campaign.Campaign) {
 	t.Helper()
-	e, err := c.Experiment(0, simulated)
+	exp, err := opened.Experiment(0, simulated)
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := e.Plan()
-	for n, places := range e.Shares() {
-		dir := filepath.Join(c.Dir, "blocks", e.Name, fmt.Sprintf("%05d-0", n))
-		a := campaign.Attempt{Node: fmt.Sprintf("node%d", n%100), Begun: time.Now().UTC()}
+	blocks := exp.Plan()
+	for n, places := range exp.Shares() {
+		dir := filepath.Join(opened.Dir, "blocks", exp.Name, fmt.Sprintf("%05d-0", n))
+		attempt := campaign.Attempt{Node: fmt.Sprintf("node%d", n%100), Begun: time.Now().UTC()}
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		w := campaign.Work{Experiment: e, Blocks: places, Sitting: n, Node: a.Node, Dir: dir}
-		end, err := simulate(w, blocks, func() {})
+		work := campaign.Work{Experiment: exp, Blocks: places, Sitting: n, Node: attempt.Node, Dir: dir}
+		end, err := simulate(work, blocks, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, v := range map[string]any{"attempt.json": a, "end.json": end} {
+		for name, v := range map[string]any{"attempt.json": attempt, "end.json": end} {
 			text, err := json.Marshal(v)
 			if err == nil {
 				err = os.WriteFile(filepath.Join(dir, name), text, 0o644)
@@ -69,8 +69,8 @@ func carryAll(t testing.TB, c *campaign.Campaign) {
 	}
 }
 
-// TestLargeCampaignsCostInProportion: planning, looking at and collecting ten times the blocks allocates ten times the
-// memory at most.
+// TestLargeCampaignsCostInProportion: planning, surveying and collecting ten times the blocks allocates about ten times
+// the memory.
 func TestLargeCampaignsCostInProportion(t *testing.T) {
 	few, many := allocated(t, 200), allocated(t, 2000)
 	for step, bytes := range many {
@@ -80,10 +80,10 @@ func TestLargeCampaignsCostInProportion(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes each step of a campaign of simulated blocks allocates.
+// allocated returns the bytes that each step of a campaign of simulated blocks allocates.
 func allocated(t *testing.T, blocks int) map[string]uint64 {
 	t.Helper()
-	c := (*campaign.Campaign)(nil)
+	opened := (*campaign.Campaign)(nil)
 	dir := inMemory(t)
 	total := map[string]uint64{}
 	measure := func(step string, do func()) {
@@ -93,40 +93,41 @@ func allocated(t *testing.T, blocks int) map[string]uint64 {
 		runtime.ReadMemStats(&after)
 		total[step] = after.TotalAlloc - before.TotalAlloc
 	}
-	measure("plan", func() { c = plan(t, filepath.Join(dir, "c"), blocks) })
-	carryAll(t, c)
+	measure("plan", func() { opened = plan(t, filepath.Join(dir, "c"), blocks) })
+	simulateAll(t, opened)
 	measure("survey", func() {
-		if s := survey(t, c); s.Done != blocks || len(s.Nodes) != 100 {
-			t.Fatalf("%d of %d blocks done by %d nodes", s.Done, blocks, len(s.Nodes))
+		if status := survey(t, opened); status.Done != blocks || len(status.Nodes) != 100 {
+			t.Fatalf("%d of %d blocks done by %d nodes", status.Done, blocks, len(status.Nodes))
 		}
 	})
 	measure("collect", func() {
-		if _, err := c.Collect(0, filepath.Join(dir, "run"), simulated, writeExperiment); err != nil {
+		if _, err := opened.Collect(0, filepath.Join(dir, "run"), simulated, writeExperiment); err != nil {
 			t.Fatal(err)
 		}
 	})
 	return total
 }
 
-// BenchmarkLargeCampaign plans, looks at and collects 10,000 blocks of 100 nodes, and says how long that takes and the
-// most memory that the last two need. The report of the run, which needs far more, is not in it.
+// BenchmarkLargeCampaign plans, surveys and collects 10,000 blocks of 100 nodes. It reports the time of each step, and
+// the peak memory of the last two. It does not make the run's report, which needs far more memory.
 func BenchmarkLargeCampaign(b *testing.B) {
 	const blocks = 10_000
 	for b.Loop() {
 		dir := inMemory(b)
 		began := time.Now()
-		c := plan(b, filepath.Join(dir, "c"), blocks)
+		opened := plan(b, filepath.Join(dir, "c"), blocks)
 		planned := time.Since(began)
-		carryAll(b, c)
+		simulateAll(b, opened)
 		runtime.GC()
 		if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // the peak begins again
 			b.Fatal(err)
 		}
 		began = time.Now()
-		s := survey(b, c)
+		status := survey(b, opened)
 		seen := time.Since(began)
-		if _, err := c.Collect(0, filepath.Join(dir, "run"), simulated, writeExperiment); err != nil || s.Done != blocks {
-			b.Fatal(err, s.Done)
+		if _, err := opened.Collect(0, filepath.Join(dir, "run"), simulated, writeExperiment); err != nil ||
+			status.Done != blocks {
+			b.Fatal(err, status.Done)
 		}
 		b.ReportMetric(planned.Seconds(), "s-to-plan")
 		b.ReportMetric(seen.Seconds(), "s-to-survey")
@@ -135,7 +136,7 @@ func BenchmarkLargeCampaign(b *testing.B) {
 	}
 }
 
-// peak is the most memory the process had, in MiB.
+// peak returns the process's peak resident memory in MiB.
 func peak(b *testing.B) float64 {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/status")

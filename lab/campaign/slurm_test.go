@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// TestFaultsOnSlurm has simulated blocks on a real Slurm, in the faults that a cluster knows: a clear outcome each, and
-// what was finished stays.
+// TestFaultsOnSlurm runs simulated blocks on a real Slurm while faults of a cluster happen. Each fault has a clear
+// outcome, and finished blocks stay.
 func TestFaultsOnSlurm(t *testing.T) {
 	cluster := slurmtest.Start(t, 3)
 	t.Run("as its table asks", func(t *testing.T) { asked(t, cluster) })
@@ -28,19 +28,19 @@ func TestFaultsOnSlurm(t *testing.T) {
 	t.Run("node and daemon lost", func(t *testing.T) { lostNodes(t, cluster) })
 }
 
-// held begins a campaign on Slurm whose blocks hold until release is called.
-func held(t *testing.T, blocks int) (c *campaign.Campaign, release func()) {
+// held begins a campaign on Slurm whose blocks wait until release is called.
+func held(t *testing.T, blocks int) (opened *campaign.Campaign, release func()) {
 	t.Helper()
-	c = begin(t, filepath.Join(shared(t), "c"), blocks, 0)
-	hold := filepath.Join(c.Dir, holdFile)
+	opened = begin(t, filepath.Join(shared(t), "c"), blocks, 0)
+	hold := filepath.Join(opened.Dir, holdFile)
 	if err := os.WriteFile(hold, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	hand(t, c)
-	return c, func() { os.Remove(hold) }
+	submitMissing(t, opened)
+	return opened, func() { os.Remove(hold) }
 }
 
-// shared is a folder that all nodes have.
+// shared makes a folder that all nodes share.
 func shared(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "campaign")
@@ -51,56 +51,57 @@ func shared(t *testing.T) string {
 	return dir
 }
 
-// hand hands out what a campaign lacks.
-func hand(t *testing.T, c *campaign.Campaign) {
+// submitMissing submits the missing shares of a campaign.
+func submitMissing(t *testing.T, opened *campaign.Campaign) {
 	t.Helper()
-	s := survey(t, c)
-	if err := c.Submit(context.Background(), s.Missing(), s.Avoid()); err != nil {
+	status := survey(t, opened)
+	if err := opened.Submit(context.Background(), status.Missing(), status.Avoid()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// reach waits for a state, and lets jobs of lost nodes begin at once.
-func reach(t *testing.T, cluster *slurmtest.Cluster, c *campaign.Campaign, what string,
-	reached func(campaign.Status) bool) (s campaign.Status) {
+// awaitStatus waits until the campaign reaches a status, and releases requeued jobs meanwhile.
+func awaitStatus(t *testing.T, cluster *slurmtest.Cluster, opened *campaign.Campaign, what string,
+	reached func(campaign.Status) bool) (status campaign.Status) {
 	t.Helper()
 	cluster.Wait(what, func() bool {
-		s = survey(t, c)
-		if s.Unanswered == "" {
-			if err := c.Release(context.Background(), s.Jobs()); err != nil {
+		status = survey(t, opened)
+		if status.Unanswered == "" {
+			if err := opened.Release(context.Background(), status.Jobs()); err != nil {
 				t.Log(err) // a job may end meanwhile
 			}
 		}
-		return reached(s)
+		return reached(status)
 	})
-	return s
+	return status
 }
 
-func said(s campaign.Status) (text string) {
-	for _, p := range s.Problems {
+func problemTexts(status campaign.Status) (text string) {
+	for _, p := range status.Problems {
 		text += p.Text + "\n"
 	}
 	return text
 }
 
-func complete(s campaign.Status) bool { return s.Complete() && s.Finished() }
+func complete(status campaign.Status) bool { return status.Complete() && status.Finished() }
 
 func running(n int) func(campaign.Status) bool {
-	return func(s campaign.Status) bool {
+	return func(status campaign.Status) bool {
 		begun := 0
-		for _, node := range s.Nodes {
+		for _, node := range status.Nodes {
 			if node.Running != "" {
 				begun++
 			}
 		}
-		return s.Running == n && begun == n
+		return status.Running == n && begun == n
 	}
 }
 
 // tiny is an experiment of two blocks.
 const tiny = "duts = [\"one\"]\nclients = [1]\nblocks = 2\naa_blocks = 0\nwindows = 1\n"
 
-// asked has two experiments in one campaign, one with the table of the example, which Slurm is held against.
+// asked has two experiments in one campaign. One has the table [slurm] of the example, and its jobs must have the
+// options of that table.
 func asked(t *testing.T, cluster *slurmtest.Cluster) {
 	example, err := os.ReadFile("../../examples/slurm.toml")
 	if err != nil {
@@ -109,16 +110,18 @@ func asked(t *testing.T, cluster *slurmtest.Cluster) {
 	_, table, _ := strings.Cut(string(example), "[slurm]")
 	table = regexp.MustCompile(`(?m)^container = .*$`).ReplaceAllString(
 		strings.Replace(table, "nodes = 12", "nodes = 1", 1), "")
-	c := create(t, campaign.New{Dir: filepath.Join(shared(t), "c"), Slurm: experiment.Slurm{Nodes: 2, Partition: "lab"},
+	opened := create(t, campaign.New{Dir: filepath.Join(shared(t), "c"),
+		Slurm:       experiment.Slurm{Nodes: 2, Partition: "lab"},
 		Experiments: []*experiment.Experiment{parse(t, "asked", tiny+"[slurm]"+table), parse(t, "plain", tiny)}})
-	hold := filepath.Join(c.Dir, holdFile)
+	hold := filepath.Join(opened.Dir, holdFile)
 	if err := os.WriteFile(hold, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	hand(t, c)
-	s := reach(t, cluster, c, "blocks at work", func(s campaign.Status) bool { return s.Running == 3 && s.Waiting == 1 })
-	if !strings.Contains(said(s), "as many nodes as [slurm] nodes allows are at work") {
-		t.Errorf("a job that waits for its like: %s", said(s))
+	submitMissing(t, opened)
+	status := awaitStatus(t, cluster, opened, "blocks at work",
+		func(status campaign.Status) bool { return status.Running == 3 && status.Waiting == 1 })
+	if !strings.Contains(problemTexts(status), "as many nodes as [slurm] nodes allows are at work") {
+		t.Errorf("a job that waits for its like: %s", problemTexts(status))
 	}
 	jobs := strings.Split(cluster.Slurm("scontrol", "show", "job", "-o"), "\n")
 	for _, want := range []string{
@@ -130,89 +133,91 @@ func asked(t *testing.T, cluster *slurmtest.Cluster) {
 		}
 	}
 	os.Remove(hold)
-	reach(t, cluster, c, "campaign done", complete)
+	awaitStatus(t, cluster, opened, "campaign done", complete)
 	for part, name := range []string{"asked", "plain"} {
-		got, err := c.Collect(part, filepath.Join(c.Dir, "run", name), simulated, writeExperiment)
-		if err != nil || got.Shares != 2 || got.Missing != 0 {
-			t.Errorf("%s: %v, collected %+v", name, err, got)
+		collected, err := opened.Collect(part, filepath.Join(opened.Dir, "run", name), simulated, writeExperiment)
+		if err != nil || collected.Shares != 2 || collected.Missing != 0 {
+			t.Errorf("%s: %v, collected %+v", name, err, collected)
 		}
 	}
 }
 
-// uncontained has a container on nodes without a runtime for it, where Slurm runs the jobs all the same.
+// uncontained asks for a container on nodes without a container runtime, where Slurm runs the jobs without one.
 func uncontained(t *testing.T, cluster *slurmtest.Cluster) {
 	text := tiny + "[slurm]\ncontainer = \"/shared/bundles/gateweigh\"\n"
-	c := create(t, campaign.New{Dir: filepath.Join(shared(t), "c"),
+	opened := create(t, campaign.New{Dir: filepath.Join(shared(t), "c"),
 		Experiments: []*experiment.Experiment{parse(t, "tiny", text)}})
-	hand(t, c)
-	s := reach(t, cluster, c, "end", func(s campaign.Status) bool { return s.Finished() })
-	if s.Done != 0 || s.Open != 2 || !strings.Contains(said(s), "starts jobs without the container of [slurm]") {
-		t.Errorf("without containers: %+v", s)
+	submitMissing(t, opened)
+	status := awaitStatus(t, cluster, opened, "end", func(status campaign.Status) bool { return status.Finished() })
+	if status.Done != 0 || status.Open != 2 ||
+		!strings.Contains(problemTexts(status), "starts jobs without the container of [slurm]") {
+		t.Errorf("without containers: %+v", status)
 	}
 }
 
-// requeued has an administrator put a job back into the queue: its block is done again at once.
+// requeued requeues a job as an administrator would: another attempt at its share begins at once.
 func requeued(t *testing.T, cluster *slurmtest.Cluster) {
-	c, release := held(t, 2)
-	s := reach(t, cluster, c, "three blocks at work", running(3))
-	for _, j := range s.Jobs() {
-		if j.Number == 1 {
-			cluster.Slurm("scontrol", "requeue", fmt.Sprintf("%s_%d", j.Array, j.Task))
+	opened, release := held(t, 2)
+	status := awaitStatus(t, cluster, opened, "three blocks at work", running(3))
+	for _, job := range status.Jobs() {
+		if job.Number == 1 {
+			cluster.Slurm("scontrol", "requeue", fmt.Sprintf("%s_%d", job.Array, job.Task))
 		}
 	}
-	reach(t, cluster, c, "second attempt", func(s campaign.Status) bool { return s.Again == 1 && s.Running == 3 })
+	awaitStatus(t, cluster, opened, "second attempt",
+		func(status campaign.Status) bool { return status.Repeated == 1 && status.Running == 3 })
 	release()
-	if s := reach(t, cluster, c, "campaign done", complete); s.Again != 1 {
-		t.Errorf("%d attempts were repeated, want 1: %+v", s.Again, s)
+	if status := awaitStatus(t, cluster, opened, "campaign done", complete); status.Repeated != 1 {
+		t.Errorf("%d attempts were repeated, want 1: %+v", status.Repeated, status)
 	}
 }
 
 func cancelled(t *testing.T, cluster *slurmtest.Cluster) {
-	c, release := held(t, 3)
-	s := reach(t, cluster, c, "three blocks at work", running(3))
-	for _, j := range s.Jobs() {
-		if j.Number == 1 {
-			cluster.Slurm("scancel", fmt.Sprintf("%s_%d", j.Array, j.Task))
+	opened, release := held(t, 3)
+	status := awaitStatus(t, cluster, opened, "three blocks at work", running(3))
+	for _, job := range status.Jobs() {
+		if job.Number == 1 {
+			cluster.Slurm("scancel", fmt.Sprintf("%s_%d", job.Array, job.Task))
 		}
 	}
-	reach(t, cluster, c, "one of them gone", func(s campaign.Status) bool { return s.Open == 1 })
+	awaitStatus(t, cluster, opened, "one of them gone", func(status campaign.Status) bool { return status.Open == 1 })
 	release()
-	s = reach(t, cluster, c, "end", func(s campaign.Status) bool { return s.Finished() })
-	if s.Done != 3 || s.Open != 1 || !strings.Contains(said(s), "cancelled") {
-		t.Fatalf("after a job was cancelled: %+v", s)
+	status = awaitStatus(t, cluster, opened, "end", func(status campaign.Status) bool { return status.Finished() })
+	if status.Done != 3 || status.Open != 1 || !strings.Contains(problemTexts(status), "cancelled") {
+		t.Fatalf("after a job was cancelled: %+v", status)
 	}
-	hand(t, c)
-	reach(t, cluster, c, "resumed campaign done", complete)
-	got, run := collect(t, c, filepath.Join(c.Dir, "run"))
-	if got.Missing != 0 || len(run.Trials) != 8 || run.Environment.Interrupted {
-		t.Fatalf("collected %+v with %d trials", got, len(run.Trials))
+	submitMissing(t, opened)
+	awaitStatus(t, cluster, opened, "resumed campaign done", complete)
+	collected, run := collect(t, opened, filepath.Join(opened.Dir, "run"))
+	if collected.Missing != 0 || len(run.Trials) != 8 || run.Environment.Interrupted {
+		t.Fatalf("collected %+v with %d trials", collected, len(run.Trials))
 	}
 }
 
 func unanswered(t *testing.T, cluster *slurmtest.Cluster) {
-	c, release := held(t, 3)
-	reach(t, cluster, c, "three blocks at work", running(3))
+	opened, release := held(t, 3)
+	awaitStatus(t, cluster, opened, "three blocks at work", running(3))
 	cluster.Slurm("scontrol", "update", "NodeName=node[1-3]", "State=DRAIN", "Reason=test")
-	s := survey(t, c)
-	if s.Running != 3 || s.Waiting != 1 || said(s) == "" {
-		t.Errorf("with all nodes drained: %+v", s)
+	status := survey(t, opened)
+	if status.Running != 3 || status.Waiting != 1 || problemTexts(status) == "" {
+		t.Errorf("with all nodes drained: %+v", status)
 	}
 	cluster.AwaitSaved()
 	cluster.KillController()
-	if s := survey(t, c); s.Unanswered == "" || s.Finished() {
-		t.Errorf("without slurmctld: %+v", s)
+	if status := survey(t, opened); status.Unanswered == "" || status.Finished() {
+		t.Errorf("without slurmctld: %+v", status)
 	}
 	release()
 	cluster.Wait("blocks done without slurmctld", func() bool {
-		list, _ := filepath.Glob(filepath.Join(c.Dir, "blocks", "tiny", "*", "end.json"))
+		list, _ := filepath.Glob(filepath.Join(opened.Dir, "blocks", "tiny", "*", "end.json"))
 		return len(list) == 3
 	})
 	cluster.StartController()
-	cluster.Wait("slurmctld", func() bool { return survey(t, c).Unanswered == "" })
+	cluster.Wait("slurmctld", func() bool { return survey(t, opened).Unanswered == "" })
 	for _, node := range []string{"node1", "node2", "node3"} {
 		cluster.Slurm("scontrol", "update", "NodeName="+node, "State=RESUME")
 	}
-	reach(t, cluster, c, "campaign done", complete)
+	awaitStatus(t, cluster, opened, "campaign done", complete)
 }
 
 func notShared(t *testing.T, cluster *slurmtest.Cluster) {
@@ -220,43 +225,43 @@ func notShared(t *testing.T, cluster *slurmtest.Cluster) {
 	folder := shared(t)
 	cluster.StartNodeWithout("node2", folder)
 	cluster.AwaitIdle(3)
-	c := begin(t, filepath.Join(folder, "c"), 3, 0)
-	hand(t, c)
-	s := reach(t, cluster, c, "end", func(s campaign.Status) bool { return s.Finished() })
-	if s.Open == 0 || !strings.Contains(said(s), "node2 does not see this campaign's folder") {
-		t.Fatalf("with a node that lacks the folder: %+v", s)
+	opened := begin(t, filepath.Join(folder, "c"), 3, 0)
+	submitMissing(t, opened)
+	status := awaitStatus(t, cluster, opened, "end", func(status campaign.Status) bool { return status.Finished() })
+	if status.Open == 0 || !strings.Contains(problemTexts(status), "node2 does not see this campaign's folder") {
+		t.Fatalf("with a node that lacks the folder: %+v", status)
 	}
-	if s := survey(t, c); len(s.Avoid()) != 1 || s.Avoid()[0] != "node2" {
-		t.Fatalf("nodes to avoid are %v", s.Avoid())
+	if status := survey(t, opened); len(status.Avoid()) != 1 || status.Avoid()[0] != "node2" {
+		t.Fatalf("nodes to avoid are %v", status.Avoid())
 	}
-	hand(t, c)
-	reach(t, cluster, c, "campaign done by the others", complete)
+	submitMissing(t, opened)
+	awaitStatus(t, cluster, opened, "campaign done by the others", complete)
 	cluster.KillNode("node2")
 	cluster.StartNode("node2")
 	cluster.AwaitIdle(3)
 }
 
-// lostNodes has one node die with all its processes, and the daemon of another one alone, whose job lives on.
+// lostNodes kills all processes of one node, and only the daemon of another node, whose job lives on.
 func lostNodes(t *testing.T, cluster *slurmtest.Cluster) {
-	c, release := held(t, 3)
-	reach(t, cluster, c, "three blocks at work", running(3))
+	opened, release := held(t, 3)
+	awaitStatus(t, cluster, opened, "three blocks at work", running(3))
 	cluster.KillNode("node2")
 	cluster.KillDaemon("node3")
-	reach(t, cluster, c, "two jobs put back", func(s campaign.Status) bool {
+	awaitStatus(t, cluster, opened, "two jobs put back", func(status campaign.Status) bool {
 		again := 0
-		for _, j := range s.Jobs() {
-			again += min(1, j.Restarts)
+		for _, job := range status.Jobs() {
+			again += min(1, job.Restarts)
 		}
 		return again == 2
 	})
 	release()
-	s := reach(t, cluster, c, "campaign done", complete)
+	status := awaitStatus(t, cluster, opened, "campaign done", complete)
 	// Whether the job that lived on ends before its second attempt begins is chance.
-	if s.Again < 1 || s.Again > 2 {
-		t.Errorf("%d attempts were repeated, want 1 or 2: %+v", s.Again, s)
+	if status.Repeated < 1 || status.Repeated > 2 {
+		t.Errorf("%d attempts were repeated, want 1 or 2: %+v", status.Repeated, status)
 	}
-	got, run := collect(t, c, filepath.Join(c.Dir, "run"))
-	if got.Missing != 0 || got.Left < 1 || len(run.Trials) != 8 || run.Repeated != 0 {
-		t.Fatalf("collected %+v with %d trials, %d of them twice", got, len(run.Trials), run.Repeated)
+	collected, run := collect(t, opened, filepath.Join(opened.Dir, "run"))
+	if collected.Missing != 0 || collected.Left < 1 || len(run.Trials) != 8 || run.Repeated != 0 {
+		t.Fatalf("collected %+v with %d trials, %d of them twice", collected, len(run.Trials), run.Repeated)
 	}
 }

@@ -12,25 +12,26 @@ import (
 	"time"
 )
 
-// Status is how far a campaign is.
+// Status is the progress of a campaign.
 type Status struct {
 	Dir     string    `json:"dir"`
 	ID      string    `json:"id"`
 	Begun   time.Time `json:"begun"`
-	Shares  int       `json:"shares"`  // of all experiments
-	Blocks  int       `json:"blocks"`  // that these have together
-	Done    int       `json:"done"`    // shares; so are the next counts
-	Running int       `json:"running"` // now
-	Waiting int       `json:"waiting"` // for a node
-	Failed  int       `json:"failed"`  // ended without all their results
-	Open    int       `json:"open"`    // no job carries them out: not handed out, stopped, or lost with their job
-	// Again counts attempts that were not the first at their share.
-	Again int `json:"again"`
-	// Nodes are those that carried out attempts, by name.
+	Shares  int       `json:"shares"`  // number of shares of all experiments
+	Blocks  int       `json:"blocks"`  // number of blocks of all shares
+	Done    int       `json:"done"`    // shares that are done
+	Running int       `json:"running"` // shares that a job measures now
+	Waiting int       `json:"waiting"` // shares whose job waits for a node
+	Failed  int       `json:"failed"`  // shares whose last attempt has ended with an error
+	Open    int       `json:"open"`    // shares without a job: not submitted, stopped, or lost with their job
+	// Repeated is the number of attempts that were not the first at their share.
+	Repeated int `json:"again"`
+	// Nodes are the nodes that made attempts, sorted by name.
 	Nodes []NodeStatus `json:"nodes"`
-	// Problems say why shares wait, failed or are open, each once with how many shares it is of.
+	// Problems say why shares wait, have failed or are open, the most frequent first.
 	Problems []Problem `json:"problems"`
-	// Unanswered says why the scheduler could not be asked; empty: it answered. What runs or waits is then not known.
+	// Unanswered says why the scheduler did not answer; empty when it did. Without an answer the counts of running and
+	// waiting shares are wrong.
 	Unanswered string `json:"unanswered,omitempty"`
 
 	failed, open []Share
@@ -38,18 +39,18 @@ type Status struct {
 	jobs         []Job
 }
 
-// NodeStatus is what a node did.
+// NodeStatus counts the attempts of a node.
 type NodeStatus struct {
 	Name    string `json:"name"`
-	Done    int    `json:"done"`    // shares
-	Running string `json:"running"` // the share that it carries out now, "quick 12"; empty: none
-	Broken  int    `json:"broken"`  // attempts that did not come to a good end
+	Done    int    `json:"done"`    // shares that it has done
+	Running string `json:"running"` // the share that it measures now, "quick 12"; empty: none
+	Broken  int    `json:"broken"`  // attempts that were lost or have ended with an error
 }
 
-// Problem is why shares are not done.
+// Problem is a reason why shares are not done.
 type Problem struct {
 	Text   string `json:"text"`
-	Shares int    `json:"shares"`
+	Shares int    `json:"shares"` // number of shares with this reason
 }
 
 // Finished reports whether nothing runs or waits.
@@ -58,71 +59,73 @@ func (s Status) Finished() bool { return s.Unanswered == "" && s.Running+s.Waiti
 // Complete reports whether all shares are done.
 func (s Status) Complete() bool { return s.Done == s.Shares }
 
-// Missing are the shares that a resume hands out again.
+// Missing returns the shares that are open or have failed. A resume submits them again.
 func (s Status) Missing() []Share { return append(slices.Clone(s.open), s.failed...) }
 
-// Avoid are nodes that cannot take part, because they do not see the campaign's folder.
+// Avoid returns the nodes that do not see the campaign's folder.
 func (s Status) Avoid() []string { return s.notShared }
 
-// Jobs are those that Slurm has of the campaign.
+// Jobs returns the newest job of each share.
 func (s Status) Jobs() []Job { return s.jobs }
 
-// lost is what the scheduler said of a job that did not come to its end: Slurm forgets it after minutes.
-type lost struct {
+// lostJob describes the end of a job that did not do its share. The campaign keeps it in ends.json, because Slurm
+// forgets a job some minutes after its end.
+type lostJob struct {
 	Share
 	Text      string `json:"text"`
 	Node      string `json:"node,omitempty"`
 	NotShared bool   `json:"not_shared,omitempty"` // the node lacks the campaign's folder
 }
 
-// Survey reads how far the campaign is, and asks its scheduler. A scheduler that does not answer is no error.
+// Survey reads the campaign's status from its folder and asks the scheduler for its jobs. It returns no error when the
+// scheduler does not answer, but sets Status.Unanswered.
 func (c *Campaign) Survey(ctx context.Context) (Status, error) {
-	s := Status{Dir: c.Dir, ID: c.ID, Begun: c.Begun, Nodes: []NodeStatus{}, Problems: []Problem{}}
-	jobs, err := c.ask(ctx)
+	status := Status{Dir: c.Dir, ID: c.ID, Begun: c.Begun, Nodes: []NodeStatus{}, Problems: []Problem{}}
+	jobs, err := c.newestJobs(ctx)
 	if ctx.Err() != nil {
-		return s, context.Cause(ctx)
+		return status, context.Cause(ctx)
 	}
 	if err != nil {
-		s.Unanswered = err.Error()
+		status.Unanswered = err.Error()
 	}
-	s.jobs = slices.Collect(maps.Values(jobs))
-	ends, err := c.noteEnds(jobs)
+	status.jobs = slices.Collect(maps.Values(jobs))
+	ends, err := c.recordLostJobs(jobs)
 	if err != nil {
-		return s, err
+		return status, err
 	}
-	why, nodes := map[string]int{}, map[string]*NodeStatus{}
+	reasons, nodes := map[string]int{}, map[string]*NodeStatus{}
 	for part, p := range c.Parts {
-		tries, err := c.attempts(part)
+		attempts, err := c.attempts(part)
 		if err != nil {
-			return s, err
+			return status, err
 		}
-		s.Shares, s.Blocks = s.Shares+p.Shares, s.Blocks+p.Blocks
+		status.Shares, status.Blocks = status.Shares+p.Shares, status.Blocks+p.Blocks
 		for n := range p.Shares {
 			share := Share{part, n}
-			s.count(share, tries[n], jobs[share], ends[share], why)
-			if err := tally(nodes, fmt.Sprintf("%s %d", p.Name, n), tries[n], jobs[share]); err != nil {
-				return s, err
+			status.count(share, attempts[n], jobs[share], ends[share], reasons)
+			if err := tally(nodes, fmt.Sprintf("%s %d", p.Name, n), attempts[n], jobs[share]); err != nil {
+				return status, err
 			}
 		}
 	}
 	for _, end := range ends {
-		if end.NotShared && !slices.Contains(s.notShared, end.Node) {
-			s.notShared = append(s.notShared, end.Node)
+		if end.NotShared && !slices.Contains(status.notShared, end.Node) {
+			status.notShared = append(status.notShared, end.Node)
 		}
 	}
-	slices.Sort(s.notShared)
+	slices.Sort(status.notShared)
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		s.Nodes = append(s.Nodes, *nodes[name])
+		status.Nodes = append(status.Nodes, *nodes[name])
 	}
-	for _, text := range slices.Sorted(maps.Keys(why)) {
-		s.Problems = append(s.Problems, Problem{text, why[text]})
+	for _, text := range slices.Sorted(maps.Keys(reasons)) {
+		status.Problems = append(status.Problems, Problem{text, reasons[text]})
 	}
-	slices.SortStableFunc(s.Problems, func(a, b Problem) int { return cmp.Compare(b.Shares, a.Shares) })
-	return s, nil
+	slices.SortStableFunc(status.Problems, func(a, b Problem) int { return cmp.Compare(b.Shares, a.Shares) })
+	return status, nil
 }
 
-// ask returns the newest job of each share.
-func (c *Campaign) ask(ctx context.Context) (map[Share]Job, error) {
+// newestJobs asks for the jobs and returns the newest one of each share. A job that waits or runs takes precedence.
+func (c *Campaign) newestJobs(ctx context.Context) (map[Share]Job, error) {
 	var found []Job
 	var err error
 	if c.Local > 0 {
@@ -131,46 +134,46 @@ func (c *Campaign) ask(ctx context.Context) (map[Share]Job, error) {
 		found, err = c.Jobs(ctx)
 	}
 	jobs := map[Share]Job{}
-	for _, j := range found { // in the order of Slurm's numbers, but for a job that is alive
-		if old, known := jobs[j.Share]; !known || !old.waits() && !old.goesOn() {
-			jobs[j.Share] = j
+	for _, job := range found { // in the order of Slurm's numbers, but for a job that is alive
+		if old, known := jobs[job.Share]; !known || !old.waiting() && !old.running() {
+			jobs[job.Share] = job
 		}
 	}
 	return jobs, err
 }
 
-// count counts a share. why counts the reasons of those that are not done.
-func (s *Status) count(share Share, tries []tried, job Job, end lost, why map[string]int) {
-	s.Again += max(0, len(tries)-1)
-	i := slices.IndexFunc(tries, func(t tried) bool { return t.ended && t.Error == "" })
-	failed := len(tries) > 0 && tries[len(tries)-1].ended
+// count adds a share to the status. reasons counts the shares by the reason why they are not done.
+func (s *Status) count(share Share, attempts []readAttempt, job Job, end lostJob, reasons map[string]int) {
+	s.Repeated += max(0, len(attempts)-1)
+	i := slices.IndexFunc(attempts, func(attempt readAttempt) bool { return attempt.ended && attempt.Error == "" })
+	failed := len(attempts) > 0 && attempts[len(attempts)-1].ended
 	switch {
 	case i >= 0:
 		s.Done++
-	case job.goesOn():
+	case job.running():
 		s.Running++
-	case job.waits():
+	case job.waiting():
 		s.Waiting++
 		if job.Reason != "" && job.Reason != "None" {
-			why["waits: "+reasonText(job.Reason)]++
+			reasons["waits: "+reasonText(job.Reason)]++
 		}
 	case failed:
 		s.Failed++
 		s.failed = append(s.failed, share)
-		why[tries[len(tries)-1].Error]++
+		reasons[attempts[len(attempts)-1].Error]++
 	default:
 		s.Open++
 		s.open = append(s.open, share)
 		switch {
 		case end.Text != "":
-			why[end.Text]++
-		case len(tries) > 0 && s.Unanswered == "":
-			why["its process ended in the middle of it, and no job of it is left"]++
+			reasons[end.Text]++
+		case len(attempts) > 0 && s.Unanswered == "":
+			reasons["its process ended in the middle of it, and no job of it is left"]++
 		}
 	}
 }
 
-// reasonText explains the reasons of Slurm's that a user can do something about.
+// reasonText explains Slurm's reasons for which a user may have a remedy. It returns others as they are.
 func reasonText(reason string) string {
 	for _, r := range []struct{ reason, text string }{
 		{"Resources", "no node is free"}, {"Priority", "jobs of higher priority go first"},
@@ -185,85 +188,86 @@ func reasonText(reason string) string {
 	return reason
 }
 
-// tally counts what nodes did for a share.
-func tally(nodes map[string]*NodeStatus, share string, tries []tried, job Job) error {
-	of := func(name string) *NodeStatus {
+// tally adds the attempts at a share to the statuses of their nodes, by name.
+func tally(nodes map[string]*NodeStatus, share string, attempts []readAttempt, job Job) error {
+	nodeOf := func(name string) *NodeStatus {
 		if nodes[name] == nil {
 			nodes[name] = &NodeStatus{Name: name}
 		}
 		return nodes[name]
 	}
-	for i, t := range tries {
-		var a Attempt
-		err := readJSON(filepath.Join(t.dir, attemptFile), &a)
-		if errors.Is(err, fs.ErrNotExist) { // just begun, or its node was lost that moment
+	for i, attempt := range attempts {
+		var origin Attempt
+		err := readJSON(filepath.Join(attempt.dir, attemptFile), &origin)
+		if errors.Is(err, fs.ErrNotExist) { // the attempt has just begun, or its node was lost at that moment
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		n := of(a.Node)
-		switch alive := i == len(tries)-1 && job.goesOn(); {
-		case t.ended && t.Error == "":
-			n.Done++
-		case alive && !t.ended:
-			n.Running = share
+		node := nodeOf(origin.Node)
+		switch alive := i == len(attempts)-1 && job.running(); {
+		case attempt.ended && attempt.Error == "":
+			node.Done++
+		case alive && !attempt.ended:
+			node.Running = share
 		default:
-			n.Broken++
+			node.Broken++
 		}
 	}
 	return nil
 }
 
-// noteEnds keeps what the scheduler says of jobs that ended without having done their share, and returns what it said
-// at any time of jobs whose share nobody has carried out since.
-func (c *Campaign) noteEnds(jobs map[Share]Job) (map[Share]lost, error) {
+// recordLostJobs adds the jobs that have ended without doing their share to ends.json, and returns all that are there,
+// by share.
+func (c *Campaign) recordLostJobs(jobs map[Share]Job) (map[Share]lostJob, error) {
 	path := filepath.Join(c.Dir, endsFile)
-	var list []lost
+	var list []lostJob
 	if err := readJSON(path, &list); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	ends := map[Share]lost{}
+	ends := map[Share]lostJob{}
 	for _, end := range list {
 		ends[end.Share] = end
 	}
 	changed := false
-	for share, j := range jobs {
-		if j.waits() || j.goesOn() || j.State == "COMPLETED" {
+	for share, job := range jobs {
+		if job.waiting() || job.running() || job.State == "COMPLETED" {
 			continue
 		}
-		if end := c.endOf(j); ends[share] != end {
+		if end := c.lostJobOf(job); ends[share] != end {
 			ends[share], changed = end, true
 		}
 	}
 	if !changed {
 		return ends, nil
 	}
-	list = slices.SortedFunc(maps.Values(ends), func(a, b lost) int {
+	list = slices.SortedFunc(maps.Values(ends), func(a, b lostJob) int {
 		return cmp.Or(cmp.Compare(a.Part, b.Part), cmp.Compare(a.Number, b.Number))
 	})
 	return ends, writeJSON(path, list)
 }
 
-// endOf describes how a job ended.
-func (c *Campaign) endOf(j Job) lost {
-	end := lost{Share: j.Share, Node: j.Node}
+// lostJobOf describes the end of a job.
+func (c *Campaign) lostJobOf(job Job) lostJob {
+	end := lostJob{Share: job.Share, Node: job.Node}
 	log := filepath.Join(c.Dir, logsFolder)
 	switch {
-	case j.Exit == exitNotShared || j.Exit == exitNoOutput:
+	case job.Exit == exitNotShared || job.Exit == exitNoOutput:
 		end.NotShared = true
-		end.Text = fmt.Sprintf("%s does not see this campaign's folder: share %s with it, or leave it out", j.Node, c.Dir)
-	case j.Exit == exitNoContainer:
-		end.Text = j.Node +
+		end.Text = fmt.Sprintf("%s does not see this campaign's folder: share %s with it, or leave it out", job.Node, c.Dir)
+	case job.Exit == exitNoContainer:
+		end.Text = job.Node +
 			" starts jobs without the container of [slurm]: give its slurmd an oci.conf, or leave container out"
-	case j.State == "CANCELLED":
+	case job.State == "CANCELLED":
 		end.Text = "its job was cancelled"
-	case j.State == "TIMEOUT":
+	case job.State == "TIMEOUT":
 		end.Text = "its job took longer than Slurm allows: raise time_limit in [slurm]"
-	case j.State == "NODE_FAIL":
-		end.Text = fmt.Sprintf("its node %s was lost, and Slurm does not requeue jobs here (JobRequeue)", j.Node)
+	case job.State == "NODE_FAIL":
+		end.Text = fmt.Sprintf("its node %s was lost, and Slurm does not requeue jobs here (JobRequeue)", job.Node)
 	default:
-		end.Text = fmt.Sprintf("its job ended as %s, exit code %d, on %s: see %s", j.State, j.Exit, cmp.Or(j.Node, "no node"),
+		end.Text = fmt.Sprintf("its job ended as %s, exit code %d, on %s: see %s", job.State, job.Exit,
+			cmp.Or(job.Node, "no node"),
 			log)
 	}
 	return end

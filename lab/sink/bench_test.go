@@ -10,10 +10,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// BenchmarkSinks reports the CPU time of the sink's process for a frame: what the kernel does before the frame is in
-// the sink's buffer is not in it. The time of an operation is the sender's.
+// BenchmarkSinks reports the CPU time of the sink's process for a frame. It does not contain the kernel's work until
+// the frame is in the sink's buffer. ns/op is the sender's.
 func BenchmarkSinks(b *testing.B) {
-	w := newWire(b)
+	wire := newWire(b)
 	for _, cfg := range []Config{
 		{Kind: "recv"}, {Kind: "recv", Snap: 68}, {Kind: "mmap"}, {Kind: "mmap", Snap: 68}, {Kind: "mmap", Work: WorkCopy},
 		{Kind: "mmap", Work: WorkGzip}, {Kind: "xdp"}, {Kind: "ebpf"},
@@ -28,26 +28,26 @@ func BenchmarkSinks(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				p := start(b, w.monitor, cfg)
-				before := cpuNs(b, p.Process.Pid)
+				running := start(b, wire.monitor, cfg)
+				before := cpuNs(b, running.Process.Pid)
 				b.ResetTimer()
-				w.send(b, frames.Config{Sizes: sizes, Count: int64(b.N), Schedule: frames.Schedule{PacketsPerSecond: 200_000}})
+				wire.send(b, frames.Config{Sizes: sizes, Count: int64(b.N), Schedule: frames.Schedule{PacketsPerSecond: 200_000}})
 				b.StopTimer()
 				after := before
 				labtest.Await(b, "the sink to rest", func() bool {
 					last := after
-					after = cpuNs(b, p.Process.Pid)
+					after = cpuNs(b, running.Process.Pid)
 					return after == last
 				})
-				n := p.endAndCount(b)
-				b.ReportMetric(float64(after-before)/float64(n.Frames), "cpu-ns/frame")
-				b.ReportMetric(100*float64(n.Dropped)/float64(n.Frames+n.Dropped), "%lost")
+				counts := running.endAndCount(b)
+				b.ReportMetric(float64(after-before)/float64(counts.Frames), "cpu-ns/frame")
+				b.ReportMetric(100*float64(counts.Dropped)/float64(counts.Frames+counts.Dropped), "%lost")
 			})
 		}
 	}
 }
 
-// cpuNs is the CPU time of a process.
+// cpuNs returns the CPU time of a process in ns.
 func cpuNs(b *testing.B, pid int) (sum int64) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(tasks) == 0 {

@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// Work that is done for each frame, as study 2 (5.3) simulates an analysis.
+// Work for each frame, as study 2 (5.3) simulates an analysis.
 const (
-	WorkCopy = "memcpy" // copies what is kept of the frame
-	WorkGzip = "gzip"   // compresses it by itself, at gzip's default level
+	WorkCopy = "memcpy" // copies the kept bytes of the frame
+	WorkGzip = "gzip"   // compresses the kept bytes of each frame, at gzip's default level
 )
 
-// maxBytes is the longest frame that is counted by its size. Only frames that the kernel has merged are longer.
+// maxBytes is the longest frame length that is counted apart. Only frames that the kernel has merged are longer.
 const maxBytes = 1<<14 - 1
 
 // counter counts frames and works on them. It belongs to one thread.
@@ -21,25 +21,25 @@ type counter struct {
 	frames int64
 	sizes  [maxBytes + 1]int64
 	snap   int
-	output []byte       // of WorkCopy
-	gzip   *gzip.Writer // of WorkGzip
+	output []byte       // for WorkCopy, else nil
+	gzip   *gzip.Writer // for WorkGzip, else nil
 }
 
 func newCounter(cfg Config) (*counter, error) {
-	c := &counter{snap: wholeFrame}
+	count := &counter{snap: wholeFrame}
 	if cfg.Snap > 0 {
-		c.snap = cfg.Snap
+		count.snap = cfg.Snap
 	}
 	switch cfg.Work {
 	case WorkCopy:
-		c.output = make([]byte, wholeFrame)
+		count.output = make([]byte, wholeFrame)
 	case WorkGzip:
-		c.gzip = gzip.NewWriter(io.Discard)
+		count.gzip = gzip.NewWriter(io.Discard)
 	}
-	return c, nil
+	return count, nil
 }
 
-// frame counts a frame of so many bytes, and works on what was kept of it.
+// frame counts a frame by its length in bytes, and works on its kept bytes.
 func (c *counter) frame(kept []byte, bytes int) {
 	c.frames++
 	c.sizes[min(uint(bytes), maxBytes)]++
@@ -58,13 +58,13 @@ func (c *counter) compress(kept []byte) {
 }
 
 func (c *counter) counts() Counts {
-	n := Counts{Frames: c.frames, Sizes: map[int]int64{}}
+	counts := Counts{Frames: c.frames, Sizes: map[int]int64{}}
 	for bytes, frames := range c.sizes {
 		if frames > 0 {
-			n.Sizes[bytes] = frames
+			counts.Sizes[bytes] = frames
 		}
 	}
-	return n
+	return counts
 }
 
 func (n Counts) write(out io.Writer) error {

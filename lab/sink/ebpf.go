@@ -13,20 +13,21 @@ import (
 	"github.com/gateweigh/gateweigh/lab/hook"
 )
 
-// inKernel counts frames where they pass, by programs at tc ingress and egress of the interface, ahead of others.
-// Nothing is copied and no thread is woken: what a count costs is one look-up. Nothing is ever lost either.
+// kernelCounter counts frames by programs at tc ingress and egress of the interface, which run before other programs.
+// It copies no frame, wakes no thread and loses no frame; a count costs one map look-up.
 //
-// Frames that come are counted where packet sockets see them; frames that leave before the queueing discipline, where
-// packet sockets see them behind it. On loopback each frame is counted when it comes.
-type inKernel struct {
+// Incoming frames are counted where packet sockets see them. Outgoing frames are counted before the queueing
+// discipline; packet sockets see them after it. On loopback only incoming frames are counted, because each outgoing one
+// comes back.
+type kernelCounter struct {
 	objs        countObjects
 	in, out     hook.Attachment
 	promiscuity int // a socket that keeps the interface promiscuous
 }
 
-var _ method = &inKernel{}
+var _ method = &kernelCounter{}
 
-// countObjects are the objects of programsObjects that count frames.
+// countObjects are the objects of sink.bpf.c that count frames.
 type countObjects struct {
 	Count *ebpf.Program `ebpf:"count"`
 	Sizes *ebpf.Map     `ebpf:"sizes"`
@@ -43,15 +44,15 @@ func openEBPF(cfg Config, target port) (method, error) {
 			"ebpf counts every frame in the kernel: it has no buffer, no filter, no snap length and no work: leave them out, " +
 				"or take mmap"}
 	}
-	w := &inKernel{promiscuity: -1}
-	if err := w.open(target); err != nil {
-		w.close()
+	sink := &kernelCounter{promiscuity: -1}
+	if err := sink.open(target); err != nil {
+		sink.close()
 		return nil, err
 	}
-	return w, nil
+	return sink, nil
 }
 
-func (w *inKernel) open(target port) error {
+func (w *kernelCounter) open(target port) error {
 	spec, err := loadPrograms()
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func (w *inKernel) open(target port) error {
 	if w.promiscuity, err = keepPromiscuous(target); err != nil {
 		return err
 	}
-	// Before Linux 6.6 each filter needs a number of its own.
+	// Before Linux 6.6 each filter needs a handle of its own.
 	place := hook.Config{Interface: target.index, Name: "gateweigh_sink", Handle: uint32(1 + os.Getpid())}
 	if w.in, err = hook.Attach(place, w.objs.Count); err != nil {
 		return err
@@ -95,8 +96,8 @@ func load(spec *ebpf.CollectionSpec, objs any) error {
 	return nil
 }
 
-// take waits: the programs count.
-func (w *inKernel) take(_ *counter, stop stopping) error {
+// take waits until stop, because the programs in the kernel count.
+func (w *kernelCounter) take(_ *counter, stop stopFunc) error {
 	for !stop() {
 		if _, err := unix.Ppoll(nil, nil, nil); err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("waiting: %w", err)
@@ -105,18 +106,18 @@ func (w *inKernel) take(_ *counter, stop stopping) error {
 	return nil
 }
 
-func (w *inKernel) tally() error { return nil }
+func (w *kernelCounter) tally() error { return nil }
 
-// finish takes the programs away and reads their counts.
-func (w *inKernel) finish(c *counter, _ time.Time) (lost, left int64, err error) {
+// finish detaches the programs and reads their counts.
+func (w *kernelCounter) finish(count *counter, _ time.Time) (lost, left int64, err error) {
 	if err := w.detach(); err != nil {
 		return 0, 0, fmt.Errorf("taking the programs away: %w", err)
 	}
-	return 0, 0, w.read(c)
+	return 0, 0, w.read(count)
 }
 
-// read adds what was counted so far.
-func (w *inKernel) read(c *counter) error {
+// read adds the programs' counts to count.
+func (w *kernelCounter) read(count *counter) error {
 	memory, err := w.objs.Sizes.Memory()
 	if err != nil {
 		return fmt.Errorf("reading the counts: %w", err)
@@ -127,24 +128,24 @@ func (w *inKernel) read(c *counter) error {
 	}
 	for place := range len(counts) / 8 {
 		n := int64(binary.NativeEndian.Uint64(counts[8*place:]))
-		c.frames += n
-		c.sizes[place%len(c.sizes)] += n
+		count.frames += n
+		count.sizes[place%len(count.sizes)] += n
 	}
 	return nil
 }
 
-// detach takes the programs away, the last one first: it leaves what the first one has added for it.
-func (w *inKernel) detach() (err error) {
-	for _, a := range []*hook.Attachment{&w.out, &w.in} {
-		if *a != nil {
-			err = errors.Join(err, (*a).Close())
-			*a = nil
+// detach detaches the programs. The last one goes first, because the first one has made the qdisc that both use.
+func (w *kernelCounter) detach() (err error) {
+	for _, attachment := range []*hook.Attachment{&w.out, &w.in} {
+		if *attachment != nil {
+			err = errors.Join(err, (*attachment).Close())
+			*attachment = nil
 		}
 	}
 	return err
 }
 
-func (w *inKernel) close() {
+func (w *kernelCounter) close() {
 	_ = w.detach()
 	w.objs.Close()
 	if w.promiscuity >= 0 {

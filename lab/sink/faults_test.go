@@ -11,60 +11,61 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// TestInterfaceGoesDownOrAway: a sink whose interface goes down or away ends with the reason, and says what it had
-// counted.
+// TestInterfaceGoesDownOrAway: a sink whose interface goes down or is removed ends with an error that says so, and
+// writes its counts.
 func TestInterfaceGoesDownOrAway(t *testing.T) {
-	w := newWire(t)
+	wire := newWire(t)
 	for _, tt := range []struct{ how, says string }{
 		{"ip link set s0 down", "down: ip link set s0 up"}, {"ip link del s0", "removed"}} {
 		var running []*process
 		for _, cfg := range []Config{{Kind: "recv"}, {Kind: "mmap"}, {Kind: "ebpf"}, {Kind: "xdp"}} {
 			cfg.Interface = "s0"
-			running = append(running, launch(t, w.monitor, cfg))
+			running = append(running, launch(t, wire.monitor, cfg))
 		}
-		for _, p := range running {
-			p.ready(t)
+		for _, program := range running {
+			program.ready(t)
 		}
-		w.send(t, mixedSizes(t, 10, 0))
-		w.monitor.Run(t, tt.how)
-		for _, p := range running {
-			n, err := p.ended(t)
-			if err == nil || !strings.Contains(p.stderr.String(), tt.says) || !strings.Contains(p.stderr.String(), "s0") {
-				t.Errorf("%s: %s: %v: %s", p.name, tt.how, err, &p.stderr)
+		wire.send(t, mixedSizes(t, 10, 0))
+		wire.monitor.Run(t, tt.how)
+		for _, program := range running {
+			counts, err := program.ended(t)
+			if err == nil || !strings.Contains(program.stderr.String(), tt.says) ||
+				!strings.Contains(program.stderr.String(), "s0") {
+				t.Errorf("%s: %s: %v: %s", program.name, tt.how, err, &program.stderr)
 			}
-			// The frames went where the AF_XDP socket is.
-			if taken := strings.Contains(p.name, "xdp"); taken && n.Frames != 10 || !taken && n.Frames != 0 {
-				t.Errorf("%s: %s: it counts %+v", p.name, tt.how, n)
+			// The AF_XDP socket took all frames.
+			if taken := strings.Contains(program.name, "xdp"); taken && counts.Frames != 10 || !taken && counts.Frames != 0 {
+				t.Errorf("%s: %s: it counts %+v", program.name, tt.how, counts)
 			}
 		}
 		if tt.says != "removed" {
-			w.monitor.Run(t, `ip link set s0 up; until ip link show s0 | grep -q "state UP"; do sleep 0.01; done`)
-			w.bridge.Run(t, `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
+			wire.monitor.Run(t, `ip link set s0 up; until ip link show s0 | grep -q "state UP"; do sleep 0.01; done`)
+			wire.bridge.Run(t, `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
 		}
 	}
 }
 
-// TestOtherInterfacesMayGo: what becomes of others is no reason to end.
+// TestOtherInterfacesMayGo: changes of other interfaces do not end a sink.
 func TestOtherInterfacesMayGo(t *testing.T) {
-	w := newWire(t)
-	p := start(t, w.monitor, Config{Kind: "recv", Interface: "s0"})
-	w.monitor.Run(t,
+	wire := newWire(t)
+	running := start(t, wire.monitor, Config{Kind: "recv", Interface: "s0"})
+	wire.monitor.Run(t,
 		"ip link add other type veth peer name far; ip link set other up; ip link set other down; ip link del other; ip "+
 			"link set s0 mtu 1600")
-	w.send(t, mixedSizes(t, 10, 0))
-	if n := p.endAndCount(t); n.Frames != 10 {
-		t.Errorf("counts %+v", n)
+	wire.send(t, mixedSizes(t, 10, 0))
+	if counts := running.endAndCount(t); counts.Frames != 10 {
+		t.Errorf("counts %+v", counts)
 	}
 }
 
-// TestRefusals: each names the interface or what was asked for, and what to do.
+// TestRefusals: the error of a refusal names the remedy.
 func TestRefusals(t *testing.T) {
-	w := newWire(t)
-	w.monitor.Run(t,
+	wire := newWire(t)
+	wire.monitor.Run(t,
 		"ip link add far type veth peer name down; ip link add many numrxqueues 2 type veth peer name more; ip link set "+
 			"many up; ethtool -L many rx 2; ip link add large mtu 9000 type veth peer name other; ip link set large up; ip "+
 			"tuntap add tun0 mode tun; ip link set tun0 up")
-	first := start(t, w.monitor, Config{Kind: "xdp", Interface: "s0"})
+	first := start(t, wire.monitor, Config{Kind: "xdp", Interface: "s0"})
 	nobody := func(cmd *exec.Cmd) { cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534} }
 	var running []*process
 	tests := []struct {
@@ -96,33 +97,33 @@ func TestRefusals(t *testing.T) {
 		{Config{Kind: "ebpf", Interface: "s0"}, []func(*exec.Cmd){nobody}, "run as root"},
 	}
 	for _, tt := range tests {
-		running = append(running, launch(t, w.monitor, tt.cfg, tt.as...))
+		running = append(running, launch(t, wire.monitor, tt.cfg, tt.as...))
 	}
-	for i, p := range running {
-		err := p.Wait()
-		if text := p.stderr.String(); err == nil || !strings.Contains(text, tests[i].says) {
-			t.Errorf("%s: %v: %s, want %q", p.name, err, text, tests[i].says)
+	for i, program := range running {
+		err := program.Wait()
+		if text := program.stderr.String(); err == nil || !strings.Contains(text, tests[i].says) {
+			t.Errorf("%s: %v: %s, want %q", program.name, err, text, tests[i].says)
 		}
 	}
 	first.endAndCount(t)
 }
 
-// TestFramesLeftAtTheEnd: frames that a sink has no time for any more are neither counted nor lost.
+// TestFramesLeftAtTheEnd: frames that are in the buffer at the deadline count neither as taken nor as lost.
 func TestFramesLeftAtTheEnd(t *testing.T) {
-	w := newWire(t)
+	wire := newWire(t)
 	for _, kind := range []string{"recv", "mmap", "xdp"} {
 		t.Run(kind, func(t *testing.T) {
 			var sink method
-			var c *counter
+			var count *counter
 			var err error
-			w.monitor.Do(func() {
+			wire.monitor.Do(func() {
 				var target port
 				cfg := Config{Kind: kind, Interface: "s0"}
 				if target, err = findPort("s0"); err != nil {
 					return
 				}
 				defer target.ns.Close()
-				if c, err = newCounter(cfg); err == nil {
+				if count, err = newCounter(cfg); err == nil {
 					sink, err = methods[kind](cfg, target)
 				}
 			})
@@ -130,27 +131,27 @@ func TestFramesLeftAtTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer sink.close()
-			w.send(t, mixedSizes(t, 100, 0))
+			wire.send(t, mixedSizes(t, 100, 0))
 			labtest.Await(t, "the sink's buffer to fill", func() bool { return framesWait(t, sink) })
-			lost, left, err := sink.finish(c, time.Time{})
-			if err != nil || c.frames != 0 || lost != 0 || left != 100 {
-				t.Errorf("%d counted, %d lost, %d left, %v", c.frames, lost, left, err)
+			lost, left, err := sink.finish(count, time.Time{})
+			if err != nil || count.frames != 0 || lost != 0 || left != 100 {
+				t.Errorf("%d counted, %d lost, %d left, %v", count.frames, lost, left, err)
 			}
 		})
 	}
 }
 
-// framesWait reports whether 100 frames wait in a sink that nobody reads.
-func framesWait(t *testing.T, w method) bool {
-	switch w := w.(type) {
+// framesWait reports whether 100 frames are in a sink's buffer.
+func framesWait(t *testing.T, sink method) bool {
+	switch w := sink.(type) {
 	case *xdp:
 		return *w.rx.producer == 100
 	default:
 		if err := w.tally(); err != nil {
 			t.Fatal(err)
 		}
-		if m, ok := w.(*mmap); ok {
-			return m.packets == 100
+		if ring, ok := w.(*mmap); ok {
+			return ring.packets == 100
 		}
 		return w.(*recv).packets == 100
 	}
@@ -191,11 +192,11 @@ func TestFilterErrors(t *testing.T) {
 func TestBuffersFitIntoTheMachine(t *testing.T) {
 	const meminfo = "MemTotal:       23885228 kB\nMemFree:         1 kB\nMemAvailable:   20000 kB\n"
 	for kib, fit := range map[int]bool{10_000: true, 10_001: false} {
-		if err := fits(kib, meminfo); (err == nil) != fit {
+		if err := checkAvailable(kib, meminfo); (err == nil) != fit {
 			t.Errorf("%d KiB: %v", kib, err)
 		}
 	}
-	if err := fits(10_001, "MemTotal: 1 kB\n"); err != nil {
+	if err := checkAvailable(10_001, "MemTotal: 1 kB\n"); err != nil {
 		t.Errorf("by memory that is not said: %v", err)
 	}
 }

@@ -49,17 +49,17 @@ func parseFilter(text string) ([]unix.SockFilter, error) {
 	return program, nil
 }
 
-// keepBytes has a program keep so many bytes of each frame that it accepts, whatever it was compiled for.
+// keepBytes sets the number of bytes that a program keeps of each frame that it accepts.
 func keepBytes(program []unix.SockFilter, bytes int) []unix.SockFilter {
-	for i, f := range program {
-		if f.Code == unix.BPF_RET|unix.BPF_K && f.K != 0 {
+	for i, instruction := range program {
+		if instruction.Code == unix.BPF_RET|unix.BPF_K && instruction.K != 0 {
 			program[i].K = uint32(bytes)
 		}
 	}
 	return program
 }
 
-// acceptAll accepts each frame and keeps so many bytes of it; 0: accepts none.
+// acceptAll returns a program that keeps so many bytes of each frame; with 0 it accepts no frame.
 func acceptAll(bytes int) []unix.SockFilter {
 	return []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: uint32(bytes)}}
 }

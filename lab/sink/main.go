@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// Arg is the argument by which a host's agent program starts a sink: see Main.
+// Arg is Main's first argument: the settings in JSON.
 func (cfg Config) Arg() string {
-	text, _ := json.Marshal(cfg) // a struct of texts and numbers can always be written
+	text, _ := json.Marshal(cfg) // cannot fail for a struct of strings and numbers
 	return string(text)
 }
 
-// Main is Run in a process of its own until SIGTERM, SIGINT or SIGHUP. The first argument is the Arg of a Config; a
-// second one, where it is there, is its Filter.
+// Main is the main function of a sink's process: it calls Run until SIGTERM, SIGINT or SIGHUP. The first argument is a
+// Config's Arg, the optional second one a filter program (Config.Filter).
 func Main(args []string) error {
 	if err := Quiet(); err != nil {
 		return err
@@ -34,7 +34,7 @@ func Main(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	// The name by which ps knows the process; without it, it is called what /proc calls the program's file.
+	// ps shows this name instead of "exe", the name of the program's file in /proc.
 	_ = os.WriteFile("/proc/self/comm", []byte("sink-"+cfg.Kind), 0)
 	return Run(ctx, cfg, os.Stdout)
 }

@@ -34,48 +34,48 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// wire is a generator, a bridge that sends each frame on to a monitor, and nothing else: no protocol of the kernel's
-// adds frames.
+// wire is a network of a generator and a bridge that forwards each frame to a monitor. The kernel's protocols add no
+// frames to it.
 //
 //	generator g0 ── in0 [bridge] out0 ── s0 monitor
 type wire struct {
 	generator, bridge, monitor *netnstest.Space
-	passed                     *inKernel // behind all sinks but AF_XDP's
+	reference                  *kernelCounter // counts at the monitor, after all sinks but AF_XDP's
 }
 
 func newWire(t testing.TB) wire {
 	t.Helper()
-	w := wire{netnstest.NewSpace(t), netnstest.NewSpace(t), netnstest.NewSpace(t), &inKernel{promiscuity: -1}}
-	for _, s := range []*netnstest.Space{w.generator, w.bridge, w.monitor} {
-		s.Run(t, "sysctl -qw net.ipv6.conf.default.disable_ipv6=1") // of links made later
+	network := wire{netnstest.NewSpace(t), netnstest.NewSpace(t), netnstest.NewSpace(t), &kernelCounter{promiscuity: -1}}
+	for _, space := range []*netnstest.Space{network.generator, network.bridge, network.monitor} {
+		space.Run(t, "sysctl -qw net.ipv6.conf.default.disable_ipv6=1") // of links made later
 	}
-	w.bridge.Run(t, `ip link add br0 type bridge mcast_snooping 0
+	network.bridge.Run(t, `ip link add br0 type bridge mcast_snooping 0
 ip link add in0 type veth peer name g0 netns "$generator"; ip link add out0 type veth peer name s0 netns "$monitor"; ip link add end0 type veth peer name end1
 ip link set br0 up; ip link set end1 up; for port in end0 in0 out0; do ip link set "$port" master br0 up; done`,
-		fmt.Sprintf("generator=%d", w.generator.TID()), fmt.Sprintf("monitor=%d", w.monitor.TID()))
-	w.generator.Run(t, "ip link set g0 up")
-	w.monitor.Run(t, `ip link set s0 up; until ip link show s0 | grep -q "state UP"; do sleep 0.01; done`)
-	w.bridge.Run(t, `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
+		fmt.Sprintf("generator=%d", network.generator.TID()), fmt.Sprintf("monitor=%d", network.monitor.TID()))
+	network.generator.Run(t, "ip link set g0 up")
+	network.monitor.Run(t, `ip link set s0 up; until ip link show s0 | grep -q "state UP"; do sleep 0.01; done`)
+	network.bridge.Run(t, `until [ "$(bridge link | grep -c "state forwarding")" = 3 ]; do sleep 0.01; done`)
 	var err error
-	w.monitor.Do(func() {
+	network.monitor.Do(func() {
 		var target port
 		if target, err = findPort("s0"); err == nil {
 			target.ns.Close()
-			err = w.passed.open(target)
+			err = network.reference.open(target)
 		}
 	})
-	t.Cleanup(w.passed.close)
+	t.Cleanup(network.reference.close)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w
+	return network
 }
 
-// arrived is how many frames the monitor's sinks have seen.
-func (w wire) arrived(t testing.TB) (n int64) {
+// framesSeen returns the number of frames that the monitor's sinks have seen.
+func (w wire) framesSeen(t testing.TB) (n int64) {
 	t.Helper()
-	var c counter
-	if err := w.passed.read(&c); err != nil {
+	var count counter
+	if err := w.reference.read(&count); err != nil {
 		t.Fatal(err)
 	}
 	var out []byte
@@ -87,33 +87,33 @@ func (w wire) arrived(t testing.TB) (n int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.frames + n
+	return count.frames + n
 }
 
-// send sends a plan of frames to an address that nobody has. It returns once the monitor has seen each that the bridge
-// could send on.
+// send sends frames to an address that no host has. It returns their number by size, once the monitor has seen each
+// frame that the bridge could forward.
 func (w wire) send(t testing.TB, cfg frames.Config) map[int]int64 {
 	t.Helper()
 	sent := func(counter string) int64 { return counter64(t, w.bridge, "out0", counter) }
-	before, dropped, came := sent("tx_packets"), sent("tx_dropped"), w.arrived(t)
+	before, dropped, came := sent("tx_packets"), sent("tx_dropped"), w.framesSeen(t)
 	sizes := w.generate(t, cfg)
 	labtest.Await(t, "the monitor to see all frames", func() bool {
 		passed := sent("tx_packets") - before
-		return passed+sent("tx_dropped")-dropped == totalFrames(sizes) && w.arrived(t)-came == passed
+		return passed+sent("tx_dropped")-dropped == totalFrames(sizes) && w.framesSeen(t)-came == passed
 	})
 	return sizes
 }
 
-// generate sends a plan of frames and returns their sizes once they have left.
+// generate sends frames and returns their number by size, once the sender has ended.
 func (w wire) generate(t testing.TB, cfg frames.Config) map[int]int64 {
 	t.Helper()
 	plan, err := frames.NewPlan(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s *send.Sender
+	var sender *send.Sender
 	w.generator.Do(func() {
-		s, err = send.Start(context.Background(), send.Config{Link: "g0", Plan: plan, Engine: send.EnginePacket,
+		sender, err = send.Start(context.Background(), send.Config{Link: "g0", Plan: plan, Engine: send.EnginePacket,
 			MaxFor: 30 * time.Second, Streams: []send.Stream{{
 				SrcMAC: send.MAC{2, 0, 0, 0, 0, 1}, DstMAC: send.MAC{2, 0, 0, 0, 0, 2},
 				Src: netip.MustParseAddrPort("10.78.0.1:4000"),
@@ -121,13 +121,13 @@ func (w wire) generate(t testing.TB, cfg frames.Config) map[int]int64 {
 			}}})
 	})
 	if err == nil {
-		err = s.Wait()
+		err = sender.Wait()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	sizes := map[int]int64{}
-	for _, size := range s.Stats().BySize {
+	for _, size := range sender.Stats().BySize {
 		sizes[size.Bytes] = size.Frames
 	}
 	return sizes
@@ -141,11 +141,11 @@ func totalFrames(sizes map[int]int64) (n int64) {
 }
 
 // counter64 reads a counter of an interface.
-func counter64(t testing.TB, s *netnstest.Space, name, counter string) (n int64) {
+func counter64(t testing.TB, space *netnstest.Space, name, counter string) (n int64) {
 	t.Helper()
 	var out []byte
 	var err error
-	s.Do(func() { out, err = exec.Command("ip", "-s", "-j", "link", "show", name).Output() })
+	space.Do(func() { out, err = exec.Command("ip", "-s", "-j", "link", "show", name).Output() })
 	var links []struct {
 		Stats map[string]map[string]int64 `json:"stats64"`
 	}
@@ -165,9 +165,9 @@ type process struct {
 }
 
 // start starts a sink in a namespace and returns once it captures.
-func start(t testing.TB, s *netnstest.Space, cfg Config) *process {
+func start(t testing.TB, space *netnstest.Space, cfg Config) *process {
 	t.Helper()
-	return launch(t, s, cfg).ready(t)
+	return launch(t, space, cfg).ready(t)
 }
 
 // ready returns once the sink captures.
@@ -180,52 +180,52 @@ func (p *process) ready(t testing.TB) *process {
 	return p
 }
 
-func launch(t testing.TB, s *netnstest.Space, cfg Config, attr ...func(*exec.Cmd)) *process {
+func launch(t testing.TB, space *netnstest.Space, cfg Config, attr ...func(*exec.Cmd)) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command("/proc/self/exe", "sink", cfg.Arg()), name: fmt.Sprintf("%+v", cfg)}
-	p.SysProcAttr = &syscall.SysProcAttr{}
+	running := &process{Cmd: exec.Command("/proc/self/exe", "sink", cfg.Arg()), name: fmt.Sprintf("%+v", cfg)}
+	running.SysProcAttr = &syscall.SysProcAttr{}
 	for _, change := range attr {
-		change(p.Cmd)
+		change(running.Cmd)
 	}
-	p.Stderr = &p.stderr
-	pipe, err := p.StdoutPipe()
+	running.Stderr = &running.stderr
+	pipe, err := running.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.out = bufio.NewReader(pipe)
-	s.Do(func() { err = p.Start() })
+	running.out = bufio.NewReader(pipe)
+	space.Do(func() { err = running.Start() })
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.Process.Kill() })
-	return p
+	t.Cleanup(func() { _ = running.Process.Kill() })
+	return running
 }
 
-// endAndCount ends the sink in order and returns its counts.
+// endAndCount ends the sink by SIGTERM and returns its counts.
 func (p *process) endAndCount(t testing.TB) Counts {
 	t.Helper()
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatalf("%s has ended before: %s", p.name, &p.stderr)
 	}
-	n, err := p.ended(t)
+	counts, err := p.ended(t)
 	if err != nil || p.stderr.Len() > 0 {
 		t.Errorf("%s: %v: %s", p.name, err, &p.stderr)
 	}
-	return n
+	return counts
 }
 
 // ended waits for the sink's end and returns its counts.
-func (p *process) ended(t testing.TB) (n Counts, err error) {
+func (p *process) ended(t testing.TB) (counts Counts, err error) {
 	t.Helper()
-	line, _ := p.out.ReadString('\n') // what is missing shows as JSON that is none
+	line, _ := p.out.ReadString('\n') // a missing line is no JSON
 	err = p.Wait()
-	if bad := json.Unmarshal([]byte(line), &n); bad != nil {
+	if bad := json.Unmarshal([]byte(line), &counts); bad != nil {
 		t.Errorf("%s: counts %q: %v: %v: %s", p.name, line, bad, err, &p.stderr)
 	}
-	return n, err
+	return counts, err
 }
 
-// mixedSizes is a plan with frames of four sizes.
+// mixedSizes returns a plan of n frames of four sizes. rate is frames a second; 0: all at once.
 func mixedSizes(t testing.TB, n int64, rate float64) frames.Config {
 	t.Helper()
 	sizes, err := frames.Histogram("test", []frames.Weight{{Bytes: 60, Weight: 4}, {Bytes: 61, Weight: 2}, {Bytes: 590,

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// enoughMemory refuses a buffer that takes more than half of what the machine has left: the kernel would look for
-// it block by block, and end other programs for it.
-func enoughMemory(kib int) error {
+// checkMemory refuses a buffer that takes more than half of the machine's available memory: the kernel would allocate
+// it block by block, and kill other programs for it.
+func checkMemory(kib int) error {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
-		return nil // then the kernel judges
+		return nil // the kernel decides
 	}
-	return fits(kib, string(text))
+	return checkAvailable(kib, string(text))
 }
 
-// fits judges by /proc/meminfo.
-func fits(kib int, meminfo string) error {
+// checkAvailable compares a buffer in KiB with MemAvailable in the text of /proc/meminfo.
+func checkAvailable(kib int, meminfo string) error {
 	for line := range strings.Lines(meminfo) {
 		var available int
 		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &available); n == 1 && kib > available/2 {

@@ -13,16 +13,17 @@ import (
 
 // mmap reads frames from a ring that the kernel fills (TPACKET_V3), without a system call for a frame.
 //
-//	block: struct tpacket_block_desc │ frame │ frame │ … a full block, or one that has been open for blockTime,
-//	frame: struct tpacket3_hdr … tp_mac │ bytes       belongs to the reader until it gives it back
+//	block: struct tpacket_block_desc │ frame │ frame │ …
+//	frame: struct tpacket3_hdr … tp_mac │ bytes
 //
-// The kernel copies what is kept of each frame, with a time stamp, and wakes the thread once for each block. A frame
-// that comes while all blocks are the reader's is lost. Snap lengths are the filter's return value, so short ones save
-// copying and space.
+// The kernel copies the kept bytes of each frame, with a time stamp, into a block. It hands the block to the reader,
+// and wakes the thread, when the block is full or has been open for blockTime. The reader takes the frames and gives
+// the block back. A frame that comes while the reader has all blocks is lost. The snap length is the filter's return
+// value, so a short one saves copying and space.
 type mmap struct {
 	*packetSocket
 	memory []byte
-	block  int // bytes of each
+	block  int // bytes of a block
 	blocks int
 	next   int // the block to read next
 }
@@ -30,12 +31,12 @@ type mmap struct {
 var _ method = &mmap{}
 
 const (
-	ringKiB   = 2048                  // libpcap's buffer, where nothing is said
-	blockSize = 256 << 10             // libpcap's blocks, where the ring has room for leastBlocks of them
-	blockTime = 50 * time.Millisecond // until a block that is not full is handed over
+	ringKiB   = 2048                  // default, as in libpcap
+	blockSize = 256 << 10             // as in libpcap; smaller when the ring has no room for minBlocks of them
+	blockTime = 50 * time.Millisecond // after this time the kernel hands over a block that is not full
 
-	leastBlocks = 4
-	frameRoom   = 128 // headers of a frame in its block, and of the block, rounded up
+	minBlocks   = 4
+	headerBytes = 128 // more than the headers of a frame, or of a block, in the ring
 )
 
 func openMmap(cfg Config, target port) (method, error) {
@@ -43,33 +44,33 @@ func openMmap(cfg Config, target port) (method, error) {
 	if cfg.Snap > 0 {
 		keep = cfg.Snap
 	}
-	s, err := openPacket(cfg, target, keep)
+	socket, err := openPacket(cfg, target, keep)
 	if err != nil {
 		return nil, err
 	}
-	m := &mmap{packetSocket: s}
+	ring := &mmap{packetSocket: socket}
 	kib := ringKiB
 	if cfg.BufferKiB > 0 {
 		kib = cfg.BufferKiB
 	}
-	if err := errors.Join(m.layOut(kib<<10, min(keep, target.mtu+frameRoom)), enoughMemory(kib)); err != nil {
-		s.close()
+	if err := errors.Join(ring.layOut(kib<<10, min(keep, target.mtu+headerBytes)), checkMemory(kib)); err != nil {
+		socket.close()
 		return nil, err
 	}
-	if err := errors.Join(m.open(kib), s.bind()); err != nil {
-		m.close()
+	if err := errors.Join(ring.open(kib), socket.bind()); err != nil {
+		ring.close()
 		return nil, err
 	}
-	return m, nil
+	return ring, nil
 }
 
-// layOut chooses blocks for a ring of so many bytes, each with room for a frame.
+// layOut chooses size and number of blocks for a ring. Each block has room for a frame. ring and frame are bytes.
 func (m *mmap) layOut(ring, frame int) error {
 	least := os.Getpagesize()
-	for least < frame+2*frameRoom {
+	for least < frame+2*headerBytes {
 		least *= 2
 	}
-	for m.block = blockSize; m.block > least && m.block > ring/leastBlocks; m.block /= 2 {
+	for m.block = blockSize; m.block > least && m.block > ring/minBlocks; m.block /= 2 {
 	}
 	m.blocks = ring / m.block
 	if m.blocks < 2 {
@@ -101,17 +102,17 @@ func (m *mmap) open(kib int) error {
 	return nil
 }
 
-// status of a block says whose it is.
+// status points to the field that says whether the kernel or the reader has a block.
 func (m *mmap) status(block int) *uint32 { return &m.header(block).Block_status }
 
 func (m *mmap) header(block int) *unix.TpacketHdrV1 {
-	d := (*unix.TpacketBlockDesc)(unsafe.Pointer(&m.memory[block*m.block]))
-	return (*unix.TpacketHdrV1)(unsafe.Pointer(&d.Hdr))
+	descriptor := (*unix.TpacketBlockDesc)(unsafe.Pointer(&m.memory[block*m.block]))
+	return (*unix.TpacketHdrV1)(unsafe.Pointer(&descriptor.Hdr))
 }
 
-func (m *mmap) take(c *counter, stop stopping) error {
+func (m *mmap) take(count *counter, stop stopFunc) error {
 	for !stop() {
-		if m.takeBlock(c) {
+		if m.takeBlock(count) {
 			continue
 		}
 		if err := m.wait(0); err != nil {
@@ -121,19 +122,20 @@ func (m *mmap) take(c *counter, stop stopping) error {
 	return nil
 }
 
-// takeBlock takes the frames of the next block and gives it back; false: it is not the reader's yet.
-func (m *mmap) takeBlock(c *counter) bool {
+// takeBlock takes the frames of the next block and gives the block back. It returns false when the kernel still has the
+// block.
+func (m *mmap) takeBlock(count *counter) bool {
 	if atomic.LoadUint32(m.status(m.next))&unix.TP_STATUS_USER == 0 {
 		return false
 	}
 	block := m.memory[m.next*m.block:][:m.block]
-	h := m.header(m.next)
-	at := h.Offset_to_first_pkt
-	for range h.Num_pkts {
-		f := (*unix.Tpacket3Hdr)(unsafe.Pointer(&block[at]))
-		kept := at + uint32(f.Mac)
-		c.frame(block[kept:kept+f.Snaplen], int(f.Len)+tagBytes(f.Status))
-		at += f.Next_offset
+	header := m.header(m.next)
+	offset := header.Offset_to_first_pkt
+	for range header.Num_pkts {
+		frame := (*unix.Tpacket3Hdr)(unsafe.Pointer(&block[offset]))
+		kept := offset + uint32(frame.Mac)
+		count.frame(block[kept:kept+frame.Snaplen], int(frame.Len)+tagBytes(frame.Status))
+		offset += frame.Next_offset
 	}
 	atomic.StoreUint32(m.status(m.next), unix.TP_STATUS_KERNEL)
 	if m.next++; m.next == m.blocks {
@@ -142,7 +144,7 @@ func (m *mmap) takeBlock(c *counter) bool {
 	return true
 }
 
-// wait waits for a block. It clears the socket's error, which an interface that went down leaves: that would end each
+// wait waits for a block. It clears the error that an interface going down leaves at the socket, which would end each
 // later wait at once.
 func (m *mmap) wait(limit time.Duration) error {
 	if err := awaitReadable(m.fd, limit); err != nil {
@@ -152,9 +154,9 @@ func (m *mmap) wait(limit time.Duration) error {
 	return err
 }
 
-func (m *mmap) finish(c *counter, deadline time.Time) (lost, left int64, err error) {
-	return m.drain(c, deadline, func() error {
-		if m.takeBlock(c) {
+func (m *mmap) finish(count *counter, deadline time.Time) (lost, left int64, err error) {
+	return m.drain(count, deadline, func() error {
+		if m.takeBlock(count) {
 			return nil
 		}
 		return m.wait(blockTime)

@@ -2,7 +2,7 @@ package sink
 
 import "github.com/gateweigh/gateweigh/lab/layout"
 
-// CheckObject reports what is wrong with the programs that this program carries for its architecture.
+// CheckObject returns an error when the embedded eBPF object does not have the maps that this package expects.
 func CheckObject() error {
 	spec, err := loadPrograms()
 	if err != nil {

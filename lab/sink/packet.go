@@ -13,10 +13,10 @@ import (
 type packetSocket struct {
 	fd            int
 	port          port
-	packets, lost int64 // of the kernel's statistics; packets has those that were lost in it
+	packets, lost int64 // sums of the kernel's statistics; packets includes lost
 }
 
-// openPacket opens a socket that receives nothing until bind. keep is how many bytes of each frame reach it.
+// openPacket opens a socket that receives nothing until bind. keep is the number of bytes that it gets of each frame.
 func openPacket(cfg Config, target port, keep int) (_ *packetSocket, err error) {
 	program := acceptAll(keep)
 	if cfg.Filter != "" {
@@ -29,19 +29,19 @@ func openPacket(cfg Config, target port, keep int) (_ *packetSocket, err error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &packetSocket{fd: fd, port: target}
-	if err := s.filter(program); err != nil {
-		s.close()
+	socket := &packetSocket{fd: fd, port: target}
+	if err := socket.filter(program); err != nil {
+		socket.close()
 		if errors.Is(err, unix.EINVAL) {
 			return nil, &configError{
 				"the kernel refuses the filter program: it jumps or reads where it must not, or does not end with a return"}
 		}
 		return nil, fmt.Errorf("attaching the filter: %w", err)
 	}
-	return s, nil
+	return socket, nil
 }
 
-// newSocket makes a socket of a family that takes rights.
+// newSocket makes a raw socket of a family that needs CAP_NET_RAW.
 func newSocket(family int) (int, error) {
 	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	switch {
@@ -72,10 +72,10 @@ func (s *packetSocket) filter(program []unix.SockFilter) error {
 		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 }
 
-// vlanTag is the length of a VLAN tag. The kernel takes the outer one out of a frame and keeps it beside it.
+// vlanTag is the length of a VLAN tag. The kernel removes a frame's outer tag and keeps it in the frame's metadata.
 const vlanTag = 4
 
-// tagBytes is how many bytes of a frame are not among those that the kernel counts, by its status.
+// tagBytes returns the length of the VLAN tag that the kernel has removed from a frame, by the frame's status.
 func tagBytes(status uint32) int {
 	if status&unix.TP_STATUS_VLAN_VALID != 0 {
 		return vlanTag
@@ -83,7 +83,7 @@ func tagBytes(status uint32) int {
 	return 0
 }
 
-// bind begins to receive. On loopback each frame that leaves comes back, and is taken when it comes.
+// bind begins to receive. On loopback it leaves out outgoing frames, because each of them comes back.
 func (s *packetSocket) bind() error {
 	if err := promiscuous(s.fd, s.port); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *packetSocket) bind() error {
 	return nil
 }
 
-// promiscuous has the interface receive frames for others for as long as the socket is open, as a monitor does.
+// promiscuous has the interface receive frames for other hosts too, for as long as the socket is open.
 func promiscuous(fd int, target port) error {
 	member := unix.PacketMreq{Ifindex: int32(target.index), Type: unix.PACKET_MR_PROMISC}
 	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &member); err != nil {
@@ -109,14 +109,14 @@ func promiscuous(fd int, target port) error {
 	return nil
 }
 
-// networkOrder is a 16-bit number as it lies in a frame, whatever the machine's order.
+// networkOrder converts a 16-bit number from the machine's byte order to the network's.
 func networkOrder(n uint16) uint16 {
 	return binary.NativeEndian.Uint16([]byte{byte(n >> 8), byte(n)})
 }
 
-// stopArrivals lets no more frames in: by its filter, and by binding the socket to no protocol, which waits for frames
-// that are on their way in (older kernels keep the protocol).
-func (s *packetSocket) stopArrivals() error {
+// stopReceiving stops the arrival of frames: by a filter, and by binding the socket to no protocol, which waits for
+// frames that are being delivered (older kernels keep the protocol).
+func (s *packetSocket) stopReceiving() error {
 	if err := s.filter(acceptAll(0)); err != nil {
 		return fmt.Errorf("closing the socket to new frames: %w", err)
 	}
@@ -124,29 +124,28 @@ func (s *packetSocket) stopArrivals() error {
 	return nil
 }
 
-// tally reads the kernel's statistics, which begin anew with each reading.
+// tally adds the kernel's statistics to the sums. The kernel resets them with each reading.
 func (s *packetSocket) tally() error {
-	st, err := unix.GetsockoptTpacketStats(s.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	stats, err := unix.GetsockoptTpacketStats(s.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
 		return fmt.Errorf("reading the socket's statistics: %w", err)
 	}
-	s.packets += int64(st.Packets)
-	s.lost += int64(st.Drops)
+	s.packets += int64(stats.Packets)
+	s.lost += int64(stats.Drops)
 	return nil
 }
 
-// drain shuts the socket and has next take what waits, until all that the kernel counted was taken or the deadline is
-// over.
-func (s *packetSocket) drain(c *counter, deadline time.Time, next func() error) (lost, left int64, err error) {
-	if err := errors.Join(s.stopArrivals(), s.tally()); err != nil {
+// drain stops receiving and calls next until all frames that the kernel counted were taken, or until the deadline.
+func (s *packetSocket) drain(count *counter, deadline time.Time, next func() error) (lost, left int64, err error) {
+	if err := errors.Join(s.stopReceiving(), s.tally()); err != nil {
 		return 0, 0, err
 	}
-	for s.packets-s.lost > c.frames && time.Now().Before(deadline) {
+	for s.packets-s.lost > count.frames && time.Now().Before(deadline) {
 		if err := next(); err != nil {
 			return 0, 0, err
 		}
 	}
-	return s.lost, max(0, s.packets-s.lost-c.frames), nil
+	return s.lost, max(0, s.packets-s.lost-count.frames), nil
 }
 
 func (s *packetSocket) close() { unix.Close(s.fd) }

@@ -12,12 +12,11 @@ import (
 
 // port is the interface whose frames are captured.
 type port struct {
-	name  string
-	index int
-	mtu   int
-	// loopback: each frame that leaves comes back.
-	loopback bool
-	ns       *netlink.Handle // the interface's network namespace, from whichever thread
+	name     string
+	index    int
+	mtu      int
+	loopback bool            // each outgoing frame comes back
+	ns       *netlink.Handle // asks about the interface's network namespace, from any thread
 }
 
 func findPort(name string) (port, error) {
@@ -25,7 +24,7 @@ func findPort(name string) (port, error) {
 	if err != nil {
 		return port{}, fmt.Errorf("asking for interfaces: %w", err)
 	}
-	l, err := ns.LinkByName(name)
+	link, err := ns.LinkByName(name)
 	if _, none := errors.AsType[netlink.LinkNotFoundError](err); none {
 		ns.Close()
 		return port{}, &configError{"there is no such interface here: ip link shows which there are"}
@@ -34,12 +33,12 @@ func findPort(name string) (port, error) {
 		ns.Close()
 		return port{}, fmt.Errorf("asking for the interface: %w", err)
 	}
-	a := l.Attrs()
-	p := port{name: name, index: a.Index, mtu: a.MTU, loopback: a.RawFlags&unix.IFF_LOOPBACK != 0, ns: ns}
-	switch kind := a.EncapType; {
+	attrs := link.Attrs()
+	p := port{name: name, index: attrs.Index, mtu: attrs.MTU, loopback: attrs.RawFlags&unix.IFF_LOOPBACK != 0, ns: ns}
+	switch kind := attrs.EncapType; {
 	case kind != "ether" && kind != "loopback":
 		err = &configError{fmt.Sprintf("the interface carries %s: frames of Ethernet are captured", kind)}
-	case a.RawFlags&unix.IFF_UP == 0:
+	case attrs.RawFlags&unix.IFF_UP == 0:
 		err = p.downError()
 	}
 	if err != nil {
@@ -52,19 +51,20 @@ func (p port) downError() error {
 	return fmt.Errorf("the interface is down: %s", quote.Command("ip", "link", "set", p.name, "up"))
 }
 
-// dropped is how many frames the interface says it has missed when it received them, and how many it says it has
-// dropped; 0 where it is gone. It drops frames too that the sink has seen and that nobody else takes: of a protocol
-// that nobody speaks.
+// dropped returns the interface's counts of frames that it missed and of frames that it dropped; 0 when the interface
+// is gone. Dropped frames include those that the sink has seen and that belong to a protocol which the machine does not
+// speak.
 func (p port) dropped() (missed, dropped int64) {
-	l, err := p.ns.LinkByIndex(p.index)
-	if err != nil || l.Attrs().Statistics == nil {
+	link, err := p.ns.LinkByIndex(p.index)
+	if err != nil || link.Attrs().Statistics == nil {
 		return 0, 0
 	}
-	st := l.Attrs().Statistics
-	return int64(st.RxMissedErrors + st.RxFifoErrors + st.RxOverErrors), int64(st.RxDropped)
+	stats := link.Attrs().Statistics
+	return int64(stats.RxMissedErrors + stats.RxFifoErrors + stats.RxOverErrors), int64(stats.RxDropped)
 }
 
-// downReason says why the interface went down. It goes down before it is removed; the question waits for that.
+// downReason says whether the interface was removed or only went down. An interface goes down before it is removed; the
+// kernel answers the question after the removal.
 func (p port) downReason() error {
 	_, err := p.ns.LinkByIndex(p.index)
 	if _, none := errors.AsType[netlink.LinkNotFoundError](err); none {
@@ -73,22 +73,23 @@ func (p port) downReason() error {
 	return p.downError()
 }
 
-// watch delivers an error when the interface goes down or away. It watches as long as the process lives.
+// watch returns a channel that delivers an error when the interface goes down or is removed. It watches until the
+// process ends.
 func (p port) watch() (<-chan error, error) {
 	updates := make(chan netlink.LinkUpdate, 16)
-	fate := make(chan error, 1)
+	down := make(chan error, 1)
 	if err := netlink.LinkSubscribe(updates, nil); err != nil {
 		return nil, fmt.Errorf("watching the interface: %w", err)
 	}
 	go func() {
-		for u := range updates {
+		for update := range updates {
 			switch {
-			case int(u.Index) != p.index || u.IfInfomsg.Family != unix.AF_UNSPEC:
-			case u.Header.Type == unix.RTM_DELLINK || u.IfInfomsg.Flags&unix.IFF_UP == 0:
-				fate <- p.downReason()
+			case int(update.Index) != p.index || update.IfInfomsg.Family != unix.AF_UNSPEC:
+			case update.Header.Type == unix.RTM_DELLINK || update.IfInfomsg.Flags&unix.IFF_UP == 0:
+				down <- p.downReason()
 				return
 			}
 		}
 	}()
-	return fate, nil
+	return down, nil
 }

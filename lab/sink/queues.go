@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// queues is how many receive queues an interface has; 1 where its driver does not say (ethtool's ETHTOOL_GCHANNELS).
-// The descriptor is any socket's.
+// queues returns the number of the interface's receive queues (ETHTOOL_GCHANNELS); 1 when its driver does not tell it.
+// fd is any socket.
 func (p port) queues(fd int) int {
 	channels := struct{ command, maxRx, maxTx, maxOther, maxCombined, rx, tx, other, combined uint32 }{
 		command: unix.ETHTOOL_GCHANNELS}

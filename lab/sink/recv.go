@@ -9,16 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recv reads one frame by each system call.
+// recv reads one frame with each system call.
 //
-// The kernel puts a reference to each frame into the socket's queue and wakes the thread; recvmsg(2) copies the frame,
-// as much of it as is kept, and says whether there was a VLAN tag. The queue is limited by the memory of the frames in
-// it (Config.BufferKiB, 0: net.core.rmem_default), with all of their buffers, however little is kept.
+// The kernel puts a reference to each frame into the socket's queue and wakes the thread. recvmsg(2) copies the frame's
+// kept bytes and reports a VLAN tag. The queue is limited by the memory of its frames (Config.BufferKiB, 0:
+// net.core.rmem_default): their whole buffers count, not only the kept bytes.
 type recv struct {
 	*packetSocket
-	buffer []byte
-	// header has recvmsg(2) write to buffer and control.
-	header  unix.Msghdr
+	buffer  []byte
+	header  unix.Msghdr // recvmsg(2) writes to buffer and control
 	vector  unix.Iovec
 	control []byte // room for one message with a frame's tpacket_auxdata
 }
@@ -28,15 +27,16 @@ const auxBytes = 20
 
 var _ method = &recv{}
 
-// recvTimeout has recvmsg(2) give up when a signal comes: without a timeout the kernel begins it anew.
+// recvTimeout has recvmsg(2) return when a signal comes: without a timeout the kernel restarts the call.
 const recvTimeout = 1 // seconds
 
 func openRecv(cfg Config, target port) (method, error) {
-	s, err := openPacket(cfg, target, wholeFrame) // a filter that cuts frames would have their length forgotten
+	// A filter with a snap length would hide the frames' length.
+	socket, err := openPacket(cfg, target, wholeFrame)
 	if err != nil {
 		return nil, err
 	}
-	r := &recv{packetSocket: s, buffer: make([]byte, wholeFrame), control: make([]byte, unix.CmsgSpace(auxBytes))}
+	r := &recv{packetSocket: socket, buffer: make([]byte, wholeFrame), control: make([]byte, unix.CmsgSpace(auxBytes))}
 	if cfg.Snap > 0 {
 		r.buffer = r.buffer[:cfg.Snap]
 	}
@@ -45,7 +45,7 @@ func openRecv(cfg Config, target port) (method, error) {
 	r.header = unix.Msghdr{Iov: &r.vector, Control: &r.control[0]}
 	r.header.SetIovlen(1)
 	if err := r.prepare(cfg.BufferKiB); err != nil {
-		s.close()
+		socket.close()
 		return nil, err
 	}
 	return r, nil
@@ -67,8 +67,8 @@ func (r *recv) prepare(bufferKiB int) error {
 	return r.bind()
 }
 
-// enlarge sets the limit of the socket's queue. The kernel doubles what is asked for, as it counts its own structures
-// too, and the double has to be a number of 31 bits.
+// enlarge sets the limit of the socket's queue. The kernel doubles the number, because it counts its own structures
+// too, and the double must be a number of 31 bits.
 func (r *recv) enlarge(bytes int) error {
 	if bytes > math.MaxInt32/2 {
 		return &configError{fmt.Sprintf("a buffer of %d KiB: a socket's is %d at most", bytes>>10, math.MaxInt32/2>>10)}
@@ -79,39 +79,39 @@ func (r *recv) enlarge(bytes int) error {
 	return nil
 }
 
-func (r *recv) take(c *counter, stop stopping) error {
+func (r *recv) take(count *counter, stop stopFunc) error {
 	for !stop() {
-		if err := r.next(c, 0); err != nil {
+		if err := r.next(count, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// next reads a frame, and counts it by its whole length. None at all is no error.
-func (r *recv) next(c *counter, flags uintptr) error {
+// next reads a frame, if there is one, and counts it by its whole length.
+func (r *recv) next(count *counter, flags uintptr) error {
 	r.header.SetControllen(len(r.control))
 	n, _, errno := unix.RawSyscall(
 		unix.SYS_RECVMSG, uintptr(r.fd), uintptr(unsafe.Pointer(&r.header)), flags|unix.MSG_TRUNC)
 	switch errno {
 	case 0:
-		c.frame(r.buffer[:min(int(n), len(r.buffer))], int(n)+tagBytes(r.status()))
+		count.frame(r.buffer[:min(int(n), len(r.buffer))], int(n)+tagBytes(r.status()))
 		return nil
-	case unix.EAGAIN, unix.EINTR, unix.ENETDOWN: // of an interface that is down its watch tells
+	case unix.EAGAIN, unix.EINTR, unix.ENETDOWN: // port.watch reports an interface that is down
 		return nil
 	}
 	return fmt.Errorf("receiving a frame: %w", errno)
 }
 
-// status is the status that the kernel gave with the frame that was read last (struct tpacket_auxdata); 0: none.
+// status returns the status of the last frame read (struct tpacket_auxdata); 0 when the kernel gave none.
 func (r *recv) status() uint32 {
-	h := (*unix.Cmsghdr)(unsafe.Pointer(&r.control[0]))
-	if int(r.header.Controllen) < len(r.control) || h.Level != unix.SOL_PACKET || h.Type != unix.PACKET_AUXDATA {
+	header := (*unix.Cmsghdr)(unsafe.Pointer(&r.control[0]))
+	if int(r.header.Controllen) < len(r.control) || header.Level != unix.SOL_PACKET || header.Type != unix.PACKET_AUXDATA {
 		return 0
 	}
 	return *(*uint32)(unsafe.Pointer(&r.control[unix.CmsgLen(0)]))
 }
 
-func (r *recv) finish(c *counter, deadline time.Time) (lost, left int64, err error) {
-	return r.drain(c, deadline, func() error { return r.next(c, unix.MSG_DONTWAIT) })
+func (r *recv) finish(count *counter, deadline time.Time) (lost, left int64, err error) {
+	return r.drain(count, deadline, func() error { return r.next(count, unix.MSG_DONTWAIT) })
 }

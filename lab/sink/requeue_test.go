@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// requeued is how often the queue of an interface took a frame back that its link had no room for.
+// requeued returns how often the bridge's interface could not send a frame and put it back into its queue.
 func (w wire) requeued(t testing.TB, name string) (n int64) {
 	t.Helper()
 	var out []byte
@@ -27,11 +27,11 @@ func (w wire) requeued(t testing.TB, name string) (n int64) {
 	return n
 }
 
-// fill keeps the other end of a link with a queue from taking frames until the function returned is called.
+// fill keeps the monitor from taking frames, so that out0's link fills up, until the returned function is called.
 func (w wire) fill(t *testing.T, queue string) (empty func()) {
 	t.Helper()
 	w.bridge.Run(t, "ethtool -K out0 tso off; tc qdisc replace dev out0 root "+queue)
-	// The polling thread takes frames when nothing else runs on its CPU, and is as others are again in the end.
+	// The polling thread gets CPU time only when nothing else runs on its CPU; in the end it gets its normal priority.
 	const thread = `pid=$(ps -eo pid=,comm= | awk '$2 ~ "^napi/s0-" {print $1}' | sort -n | tail -1); `
 	w.monitor.Run(t,
 		`ethtool -K s0 gro on; unshare -m sh -ec "mount -t sysfs none /sys; echo 1 >/sys/class/net/s0/threaded"
@@ -47,32 +47,32 @@ func (w wire) fill(t *testing.T, queue string) (empty func()) {
 	}
 }
 
-// TestFullRing: the queue of a link takes frames back when the ring of the link's other end is full, and has them sent
-// again. Each way counts them once: the frame that comes back belongs to the other end, in another namespace, and
-// packet sockets ignore it there. With both ends in one namespace they would count it twice.
+// TestFullRing: when the ring at the link's other end is full, the kernel puts frames back into the queue and sends
+// them again. Each kind of sink counts them once: the frame that comes back belongs to the other end, in another
+// namespace, where packet sockets ignore it. With both ends in one namespace they would count it twice.
 func TestFullRing(t *testing.T) {
 	const n = 6000
-	w := newWire(t)
-	empty := w.fill(t, "pfifo limit 20000")
+	wire := newWire(t)
+	empty := wire.fill(t, "pfifo limit 20000")
 	var running []*process
 	for _, cfg := range []Config{
 		{Kind: "recv", BufferKiB: 32 << 10}, {Kind: "mmap", BufferKiB: 32 << 10}, {Kind: "ebpf"}} {
 		cfg.Interface = "out0"
-		running = append(running, start(t, w.bridge, cfg))
+		running = append(running, start(t, wire.bridge, cfg))
 	}
-	sizes := w.generate(t, mixedSizes(t, n, 0))
-	labtest.Await(t, "the ring to be full", func() bool { return w.requeued(t, "out0") > 0 })
+	sizes := wire.generate(t, mixedSizes(t, n, 0))
+	labtest.Await(t, "the ring to be full", func() bool { return wire.requeued(t, "out0") > 0 })
 	empty()
 	labtest.Await(t, "the ring to be empty", func() bool {
-		return counter64(t, w.bridge, "out0", "tx_packets")+counter64(t, w.bridge, "out0", "tx_dropped") == n
+		return counter64(t, wire.bridge, "out0", "tx_packets")+counter64(t, wire.bridge, "out0", "tx_dropped") == n
 	})
 	if totalFrames(sizes) != n {
 		t.Fatalf("%d frames were sent, want %d", totalFrames(sizes), n)
 	}
-	for _, p := range running {
-		if c := p.endAndCount(t); c.Frames+c.Dropped != n {
-			t.Errorf("%s: %d counted, %d lost, of %d frames; the queue took %d back", p.name, c.Frames, c.Dropped, n,
-				w.requeued(t, "out0"))
+	for _, program := range running {
+		if c := program.endAndCount(t); c.Frames+c.Dropped != n {
+			t.Errorf("%s: %d counted, %d lost, of %d frames; the queue took %d back", program.name, c.Frames, c.Dropped, n,
+				wire.requeued(t, "out0"))
 		}
 	}
 }

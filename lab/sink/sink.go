@@ -1,12 +1,12 @@
-// Package sink captures the frames that pass an interface, in the ways that Linux offers, and counts them by size. Each
-// way is as cheap as it can be, so that what a capture program costs can be held against what its way costs anyway.
+// Package sink captures the frames of an interface by one of four kinds of interface that Linux offers, and counts them
+// by size. Each kind does as little as possible: it is the baseline for the cost of capture programs of its kind.
 //
 //	recv   a packet socket, one system call a frame
 //	mmap   a packet socket with a ring that the kernel fills by blocks (TPACKET_V3), as libpcap has
-//	xdp    an AF_XDP socket, which takes the frames away before the network stack
+//	xdp    an AF_XDP socket, which takes the frames before the network stack gets them
 //	ebpf   programs at tc that count in the kernel; nothing is copied
 //
-// Frames are taken by one OS thread that does nothing else, without allocations. Linux only.
+// One OS thread takes the frames. It does nothing else and allocates no memory. Linux only.
 package sink
 
 import (
@@ -27,32 +27,33 @@ import (
 	"github.com/gateweigh/gateweigh/internal/near"
 )
 
-// Config says how frames are captured. Zero values are the way's own.
+// Config says how frames are captured. A zero value is the kind's default.
 type Config struct {
 	Kind      string `json:"kind"`      // a name of Kinds
 	Interface string `json:"interface"` // in the network namespace of the process
 	Snap      int    `json:"snap,omitempty"`
-	BufferKiB int    `json:"buffer_kib,omitempty"` // of the kernel's buffer; see the ways
+	BufferKiB int    `json:"buffer_kib,omitempty"` // size of the kernel's buffer; see recv, mmap and xdp
 	Filter    string `json:"filter,omitempty"`     // cBPF as tcpdump -ddd prints it, lines joined by commas
 	Work      string `json:"work,omitempty"`       // for each frame: WorkCopy, WorkGzip
 }
 
 // Counts has the counts of a sink from its start to its end.
 type Counts struct {
-	Frames  int64 `json:"frames"`  // taken, and worked on where there is work
-	Dropped int64 `json:"dropped"` // lost for lack of room in the sink's buffer
-	// Waiting are frames that were in the buffer when the time for them was over, two seconds after the end.
+	Frames  int64 `json:"frames"`  // frames that the sink took
+	Dropped int64 `json:"dropped"` // frames lost because the sink's buffer was full
+	// Waiting is the number of frames still in the buffer drainTime after the end.
 	Waiting int64 `json:"waiting,omitempty"`
-	// IfDropped are frames that the interface says it missed when it received them: no sink can have seen them.
+	// IfDropped is the number of frames that the interface reports as missed: no sink can have seen them.
 	IfDropped int64 `json:"if_dropped"`
-	// IfRxDropped is by how much the interface's rx_dropped rose. Its driver may count losses there; the kernel counts
-	// frames that the sink has seen and that nobody else took. It is no count of losses.
+	// IfRxDropped is the increase of the interface's rx_dropped. It is no count of losses: the driver may count losses
+	// there, but the kernel counts frames that the sink has seen and that no protocol took.
 	IfRxDropped int64 `json:"if_rx_dropped,omitempty"`
-	// Sizes are the frames by their bytes with VLAN tags and without FCS, those above 16383 as 16383.
+	// Sizes is the number of frames by their length in bytes, with VLAN tags and without FCS. Longer frames than 16383
+	// bytes count as 16383.
 	Sizes map[int]int64 `json:"sizes"`
 }
 
-// methods make sinks, by their kind. Adding one is a file and a line here.
+// methods has a constructor for each kind of sink. A new kind takes a file and a line here.
 var methods = map[string]func(Config, port) (method, error){
 	"recv": openRecv,
 	"mmap": openMmap,
@@ -60,23 +61,23 @@ var methods = map[string]func(Config, port) (method, error){
 	"ebpf": openEBPF,
 }
 
-// Kinds are the ways to capture.
+// Kinds lists the kinds of sinks, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(methods)) }
 
-// method is a means to capture, on one interface. It captures from its opening on.
+// method is a sink of one kind on one interface. It captures from its construction on.
 type method interface {
-	// take takes frames on the calling thread until stop says so. It looks at stop after each batch, and when a
-	// signal interrupts its waiting.
-	take(c *counter, stop stopping) error
-	// finish lets no more frames in, takes those that wait until the deadline, and returns how many it had to leave and
-	// how many were lost before. It is called once, after take.
-	finish(c *counter, deadline time.Time) (lost, left int64, err error)
-	// tally adds up the kernel's counters, which are of 32 bits and may overflow within hours.
+	// take takes frames on the calling thread until stop returns true. It calls stop after each batch, and when a signal
+	// interrupts its waiting.
+	take(count *counter, stop stopFunc) error
+	// finish stops the arrival of frames and takes those in the buffer until the deadline. It returns the number of frames
+	// that were lost, and of those left in the buffer. It is called once, after take.
+	finish(count *counter, deadline time.Time) (lost, left int64, err error)
+	// tally adds up the kernel's counters, which have 32 bits and may overflow within minutes.
 	tally() error
 	close()
 }
 
-// ErrConfig is wrapped by errors of what was asked for, as opposed to what happened.
+// ErrConfig is wrapped by errors about the settings, as opposed to errors of capturing.
 var ErrConfig = errors.New("not a way to capture")
 
 func (cfg Config) check() error {
@@ -100,29 +101,29 @@ func (cfg Config) check() error {
 	return nil
 }
 
-// configError says what is wrong with what was asked for.
+// configError is an error about the settings.
 type configError struct{ text string }
 
 func (e *configError) Error() string { return e.text }
 func (e *configError) Unwrap() error { return ErrConfig }
 
 const (
-	wholeFrame   = 1 << 18   // bytes that are kept where nothing is said, as libpcap has it
-	maxBufferKiB = 1<<21 - 1 // in bytes a number of 31 bits
+	wholeFrame   = 1 << 18   // default snap length in bytes, as in libpcap
+	maxBufferKiB = 1<<21 - 1 // the size in bytes must be a number of 31 bits
 )
 
-// processors is more than there are busy threads: on one CPU Go would choose 1, and its monitor thread would wake every
-// 20 µs to take the only processor away from the thread that waits for a frame.
-const processors = 4
+// goProcessors is the least GOMAXPROCS. On one CPU Go would choose 1, and its monitor thread would wake every 20 µs to
+// take the only processor from the thread that waits for a frame.
+const goProcessors = 4
 
 const (
-	drainFor   = 2 * time.Second  // for what waits in the buffer at the end
-	tallyEvery = 10 * time.Minute // at 5 million frames a second 32 bits take 14 minutes
+	drainTime  = 2 * time.Second  // for taking the frames in the buffer at the end
+	tallyEvery = 10 * time.Minute // at 5 million frames a second 32 bits overflow after 14 minutes
 )
 
-// Run captures on an interface until ctx ends, writes "ready" and a line once it captures, and at the end the counts as
-// a line of JSON. The error says why it could not begin, or why it ended before ctx did: the counts are written then
-// too. It is for a process of its own: garbage is not collected from then on.
+// Run captures on an interface until ctx ends. It writes the line "ready" once it captures, and at the end the counts
+// as a line of JSON, also when it ends with an error before ctx does. Run needs a process of its own, because it
+// switches garbage collection off.
 func Run(ctx context.Context, cfg Config, out io.Writer) error {
 	if err := run(ctx, cfg, out); err != nil {
 		what := "(" + cfg.Kind + ")"
@@ -142,18 +143,18 @@ func run(ctx context.Context, cfg Config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c, err := newCounter(cfg)
+	counter, err := newCounter(cfg)
 	if err != nil {
 		return err
 	}
-	runtime.GOMAXPROCS(max(processors, runtime.NumCPU()))
-	debug.SetGCPercent(-1) // a collection would cost what no capture costs; there is hardly any garbage
-	w, err := methods[cfg.Kind](cfg, target)
+	runtime.GOMAXPROCS(max(goProcessors, runtime.NumCPU()))
+	debug.SetGCPercent(-1) // a collection would add cost that is not capturing's; there is hardly any garbage
+	sink, err := methods[cfg.Kind](cfg, target)
 	if err != nil {
 		return err
 	}
-	defer w.close()
-	fate, err := target.watch()
+	defer sink.close()
+	linkErr, err := target.watch()
 	if err != nil {
 		return err
 	}
@@ -161,33 +162,33 @@ func run(ctx context.Context, cfg Config, out io.Writer) error {
 	if _, err := fmt.Fprintln(out, "ready"); err != nil {
 		return fmt.Errorf("saying that it captures: %w", err)
 	}
-	cause := attend(ctx, w, c, fate)
-	// Further signals, as timeout(1) sends, would cost the counts: they are there within drainFor.
+	cause := captureUntil(ctx, sink, counter, linkErr)
+	// Ignore further signals, which timeout(1) sends: they would end the process before it has written the counts.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	lost, left, err := w.finish(c, time.Now().Add(drainFor))
-	counts := c.counts()
+	lost, left, err := sink.finish(counter, time.Now().Add(drainTime))
+	counts := counter.counts()
 	counts.Dropped, counts.Waiting = lost, left
 	missedNow, droppedNow := target.dropped()
 	counts.IfDropped, counts.IfRxDropped = max(0, missedNow-missed), max(0, droppedNow-dropped)
 	return errors.Join(cause, err, counts.write(out))
 }
 
-// attend captures until ctx ends, or the interface's fate or an error of the way ends it.
-func attend(ctx context.Context, w method, c *counter, fate <-chan error) (err error) {
-	t := startThread(func(stop stopping) error { return w.take(c, stop) })
+// captureUntil captures until ctx ends, linkErr delivers an error, or taking frames fails.
+func captureUntil(ctx context.Context, sink method, count *counter, linkErr <-chan error) (err error) {
+	capture := startThread(func(stop stopFunc) error { return sink.take(count, stop) })
 	tick := time.NewTicker(tallyEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return t.end()
-		case err = <-fate:
-			return errors.Join(err, t.end())
-		case <-t.done:
-			return t.end()
+			return capture.end()
+		case err = <-linkErr:
+			return errors.Join(err, capture.end())
+		case <-capture.done:
+			return capture.end()
 		case <-tick.C:
-			if err := w.tally(); err != nil {
-				return errors.Join(err, t.end())
+			if err := sink.tally(); err != nil {
+				return errors.Join(err, capture.end())
 			}
 		}
 	}

@@ -15,10 +15,10 @@ const (
 	arpOnly = "4\n40 0 0 12\n21 0 1 2054\n6 0 0 262144\n6 0 0 0\n"
 )
 
-// TestSinksCountTheSameFrames has many sinks capture the same frames, which come to one interface and leave by another:
-// each counts all of them, by size, whatever it keeps and does.
+// TestSinksCountTheSameFrames has many sinks with different settings capture the same frames, at the interface where
+// they leave and at the one where they arrive. Each sink counts all frames by size.
 func TestSinksCountTheSameFrames(t *testing.T) {
-	w := newWire(t)
+	wire := newWire(t)
 	const plenty = 32 << 10 // KiB: for all frames, on a machine that is busy with others
 	type side struct {
 		*netnstest.Space
@@ -26,7 +26,7 @@ func TestSinksCountTheSameFrames(t *testing.T) {
 	}
 	var running []*process
 	var none []bool
-	for _, at := range []side{{w.monitor, "s0"}, {w.bridge, "out0"}} {
+	for _, interface_ := range []side{{wire.monitor, "s0"}, {wire.bridge, "out0"}} {
 		for _, cfg := range []Config{
 			{Kind: "recv", BufferKiB: plenty},
 			{Kind: "recv", BufferKiB: plenty, Snap: 68, Work: WorkCopy},
@@ -39,62 +39,64 @@ func TestSinksCountTheSameFrames(t *testing.T) {
 			{Kind: "ebpf"},
 			{Kind: "ebpf"},
 		} {
-			cfg.Interface = at.name
-			running = append(running, launch(t, at.Space, cfg))
+			cfg.Interface = interface_.name
+			running = append(running, launch(t, interface_.Space, cfg))
 			none = append(none, cfg.Filter == arpOnly)
 		}
 	}
-	for _, p := range running {
-		p.ready(t)
+	for _, program := range running {
+		program.ready(t)
 	}
-	sizes := w.send(t, mixedSizes(t, 5000, 50_000))
-	for i, p := range running {
-		n := p.endAndCount(t)
+	sizes := wire.send(t, mixedSizes(t, 5000, 50_000))
+	for i, program := range running {
+		counts := program.endAndCount(t)
 		want := sizes
 		if none[i] {
 			want = map[int]int64{}
 		}
-		if !maps.Equal(n.Sizes, want) || n.Frames != totalFrames(want) || n.Dropped != 0 {
-			t.Errorf("%s counts %+v, want %v", p.name, n, want)
+		if !maps.Equal(counts.Sizes, want) || counts.Frames != totalFrames(want) || counts.Dropped != 0 {
+			t.Errorf("%s counts %+v, want %v", program.name, counts, want)
 		}
 	}
 }
 
-// TestXDP: an AF_XDP socket counts all frames that come, and nobody else sees them meanwhile.
+// TestXDP: an AF_XDP socket counts all incoming frames, and no other sink sees them meanwhile.
 func TestXDP(t *testing.T) {
-	w := newWire(t)
+	wire := newWire(t)
 	for _, cfg := range []Config{{}, {Snap: 68, Work: WorkGzip}} {
 		cfg.Kind, cfg.Interface, cfg.BufferKiB = "xdp", "s0", 32<<10
 		t.Run(fmt.Sprintf("%+v", cfg), func(t *testing.T) {
-			p, other := start(t, w.monitor, cfg), start(t, w.monitor, Config{Kind: "ebpf", Interface: "s0"})
-			sizes := w.send(t, mixedSizes(t, 2000, 50_000))
-			if n := p.endAndCount(t); !maps.Equal(n.Sizes, sizes) || n.Frames != totalFrames(sizes) || n.Dropped != 0 {
-				t.Errorf("counts %+v, want %v", n, sizes)
+			running, other := start(t, wire.monitor, cfg), start(t, wire.monitor, Config{Kind: "ebpf", Interface: "s0"})
+			sizes := wire.send(t, mixedSizes(t, 2000, 50_000))
+			if counts := running.endAndCount(t); !maps.Equal(counts.Sizes, sizes) || counts.Frames != totalFrames(sizes) ||
+				counts.Dropped != 0 {
+				t.Errorf("counts %+v, want %v", counts, sizes)
 			}
-			w.send(t, mixedSizes(t, 10, 0))
-			if n := other.endAndCount(t); n.Frames != 10 {
-				t.Errorf("beside it %d frames were seen, and 10 came after it", n.Frames)
+			wire.send(t, mixedSizes(t, 10, 0))
+			if counts := other.endAndCount(t); counts.Frames != 10 {
+				t.Errorf("beside it %d frames were seen, and 10 came after it", counts.Frames)
 			}
 		})
 	}
 }
 
-// TestDrops: with little room and much work frames are lost, and those that were counted and those that were lost are
-// all.
+// TestDrops: with a small buffer and much work frames are lost. The counts of taken and lost frames add up to all.
 func TestDrops(t *testing.T) {
-	w := newWire(t)
+	wire := newWire(t)
 	for _, kinds := range [][]string{{"recv", "mmap"}, {"xdp"}} {
 		var running []*process
 		for _, kind := range kinds {
-			running = append(running, start(t, w.monitor, Config{Kind: kind, Interface: "s0", BufferKiB: 128, Work: WorkGzip}))
+			running = append(running,
+				start(t, wire.monitor, Config{Kind: kind, Interface: "s0", BufferKiB: 128, Work: WorkGzip}))
 		}
-		before := counter64(t, w.bridge, "out0", "tx_packets")
-		w.send(t, mixedSizes(t, 5000, 0))
-		passed := counter64(t, w.bridge, "out0", "tx_packets") - before
-		for _, p := range running {
-			n := p.endAndCount(t)
-			if n.Dropped == 0 || n.Frames == 0 || n.Frames+n.Dropped != passed || totalFrames(n.Sizes) != n.Frames {
-				t.Errorf("%s: %d counted, %d lost, of %d", p.name, n.Frames, n.Dropped, passed)
+		before := counter64(t, wire.bridge, "out0", "tx_packets")
+		wire.send(t, mixedSizes(t, 5000, 0))
+		passed := counter64(t, wire.bridge, "out0", "tx_packets") - before
+		for _, program := range running {
+			counts := program.endAndCount(t)
+			if counts.Dropped == 0 || counts.Frames == 0 || counts.Frames+counts.Dropped != passed ||
+				totalFrames(counts.Sizes) != counts.Frames {
+				t.Errorf("%s: %d counted, %d lost, of %d", program.name, counts.Frames, counts.Dropped, passed)
 			}
 		}
 	}

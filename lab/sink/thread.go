@@ -12,18 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Go's runtime takes beside the thread that takes frames:
+// How the sink keeps the CPU time of Go's runtime low:
 //
-//   - That thread waits by raw system calls. Where the runtime knows that a thread waits, its monitor looks every 20 µs
-//     whether to give the thread's place to another, a fifth of what a recv sink costs; so it looks every 10 ms.
-//   - The monitor would send the thread a signal every 10 ms, which ends its system call: Quiet switches that off.
-//   - Garbage is not collected (Run).
+//   - The thread that takes frames waits by raw system calls. With Go's own system calls the runtime's monitor would
+//     check every 20 µs whether another thread needs the processor, a fifth of the cost of a recv sink. With raw
+//     ones it checks every 10 ms.
+//   - The monitor would then send the thread a signal every 10 ms, which ends its system call. Quiet switches that off.
+//   - Run switches garbage collection off.
 //
-// A recv sink costs 0 to 30 % more than the same loop in C at 20,000 frames a second and more, and up to 6 ms of CPU
-// time a second more at any rate (a busy machine).
+// At 20,000 frames a second and more a recv sink costs 0 to 30 % more than the same loop in C; on a busy machine up to
+// 6 ms of CPU time a second more at any rate.
 
-// Quiet runs this process's program anew, with the same arguments, where Go's runtime would interrupt threads that run
-// for long. It returns an error, or nil where there is nothing to do.
+// Quiet restarts this process's program with the same arguments and asyncpreemptoff=1, so that Go's runtime does not
+// interrupt threads by signals. It returns nil when that is set already.
 func Quiet() error {
 	const key, off = "GODEBUG", "asyncpreemptoff=1"
 	set := os.Getenv(key)
@@ -39,8 +40,8 @@ func Quiet() error {
 	return fmt.Errorf("starting the program anew: %w", unix.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
-// awaitReadable waits on the thread that takes frames until a descriptor can be read or has an error, a signal comes,
-// or the time is over; 0: no limit.
+// awaitReadable waits on the calling thread until a descriptor can be read or has an error, a signal comes, or the time
+// limit is over; limit 0 is none.
 func awaitReadable(fd int, limit time.Duration) error {
 	var timeout *unix.Timespec
 	if limit > 0 {
@@ -56,35 +57,35 @@ func awaitReadable(fd int, limit time.Duration) error {
 	return nil
 }
 
-// stopping reports whether the capturing is to end.
-type stopping func() bool
+// stopFunc reports whether capturing must end.
+type stopFunc func() bool
 
 // thread is an OS thread that takes frames.
 type thread struct {
 	stop atomic.Bool
 	tid  int
 	done chan struct{} // closed once work has returned
-	err  error         // of work
+	err  error         // work's error
 }
 
-func startThread(work func(stopping) error) *thread {
-	t := &thread{done: make(chan struct{})}
+func startThread(work func(stopFunc) error) *thread {
+	started := &thread{done: make(chan struct{})}
 	began := make(chan struct{})
 	go func() {
-		defer close(t.done)
+		defer close(started.done)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		t.tid = unix.Gettid()
+		started.tid = unix.Gettid()
 		close(began)
-		t.err = work(t.stop.Load)
+		started.err = work(started.stop.Load)
 	}()
 	<-began
-	return t
+	return started
 }
 
-// end has work return and waits for it. A signal ends the system call that the thread may wait in: the one by which
-// Go's runtime interrupts threads, which ignores it where it has not sent it. The thread may have been about to wait,
-// so the signal is sent again.
+// end makes work return and waits for it. A signal ends the system call in which the thread may wait: SIGURG, which
+// Go's runtime uses itself and ignores when it has not sent it. end repeats the signal, because the thread may have
+// entered the system call just after it.
 func (t *thread) end() error {
 	t.stop.Store(true)
 	for {

@@ -14,14 +14,14 @@ import (
 	"github.com/gateweigh/gateweigh/quote"
 )
 
-// xdp takes frames off the interface by a program at XDP, before the network stack, into an AF_XDP socket. They reach
-// nobody else, so it is no way to capture on a router; and only frames that come are seen.
+// xdp takes incoming frames by a program at XDP, before the network stack gets them, into an AF_XDP socket. It cannot
+// capture on a router, because no one else gets the frames, and it does not see outgoing frames.
 //
 //	fill ring ──► chunk of memory ── the kernel copies a frame ──► receive ring ──► counted ──► fill ring
 //
-// Memory is shared with the kernel (Config.BufferKiB, 0: 2048) and is divided into chunks, one for each frame. The
-// kernel copies whole frames; a snap length is for the work alone. A frame that finds no chunk is lost. Where the
-// driver has no XDP of its own, the kernel's generic one is used.
+// Sink and kernel share memory (Config.BufferKiB, 0: 2048) that is divided into chunks, one for each frame. The kernel
+// copies whole frames; a snap length limits only the work. A frame without a free chunk is lost. When the driver does
+// not support XDP, the kernel uses generic XDP.
 type xdp struct {
 	fd          int
 	objs        takeObjects
@@ -29,13 +29,13 @@ type xdp struct {
 	promiscuity int
 	memory      []byte
 	fill, rx    xskRing
-	chunk       int // bytes of each
+	chunk       int // bytes of a chunk
 	chunks      uint32
 }
 
 var _ method = &xdp{}
 
-// takeObjects are the objects of programsObjects that take frames at XDP.
+// takeObjects are the objects of sink.bpf.c that take frames at XDP.
 type takeObjects struct {
 	Take    *ebpf.Program `ebpf:"take"`
 	Sockets *ebpf.Map     `ebpf:"sockets"`
@@ -52,37 +52,37 @@ type xskRing struct {
 	producer, consumer *uint32
 	desc               unsafe.Pointer // []uint64 of the fill ring, []unix.XDPDesc of the receive ring
 	mask               uint32
-	position           uint32 // our side's, written to the ring once for many frames
+	position           uint32 // the sink's index, written to the ring once a batch
 }
 
 const (
 	smallChunk  = 2048
-	largeChunk  = 4096 // the most: a page
+	largeChunk  = 4096 // the largest possible: a page
 	xdpHeadroom = 256  // in front of a frame in its chunk (XDP_PACKET_HEADROOM)
-	leastChunks = 64
-	batch       = 64 // frames after which their chunks are given back
+	minChunks   = 64
+	batch       = 64 // most frames before their chunks are given back
 )
 
 func openXDP(cfg Config, target port) (method, error) {
 	if cfg.Filter != "" {
 		return nil, &configError{"AF_XDP has no filter programs of tcpdump's kind: leave the filter out, or take mmap"}
 	}
-	w := &xdp{fd: -1, promiscuity: -1}
+	sink := &xdp{fd: -1, promiscuity: -1}
 	kib := ringKiB
 	if cfg.BufferKiB > 0 {
 		kib = cfg.BufferKiB
 	}
-	if err := errors.Join(w.layOut(kib, target), enoughMemory(kib)); err != nil {
+	if err := errors.Join(sink.layOut(kib, target), checkMemory(kib)); err != nil {
 		return nil, err
 	}
-	if err := w.open(target); err != nil {
-		w.close()
+	if err := sink.open(target); err != nil {
+		sink.close()
 		return nil, err
 	}
-	return w, nil
+	return sink, nil
 }
 
-// layOut divides memory of so many KiB into chunks, a power of two of them.
+// layOut chooses size and number of chunks for so many KiB of memory. The number is a power of two.
 func (w *xdp) layOut(kib int, target port) error {
 	frame := target.mtu + 22 // Ethernet's header, and two VLAN tags
 	switch {
@@ -96,8 +96,8 @@ func (w *xdp) layOut(kib int, target port) error {
 	}
 	for w.chunks = 1; int(2*w.chunks)*w.chunk <= kib<<10; w.chunks *= 2 {
 	}
-	if w.chunks < leastChunks {
-		return &configError{fmt.Sprintf("a buffer of %d KiB: for AF_XDP it is at least %d", kib, leastChunks*w.chunk>>10)}
+	if w.chunks < minChunks {
+		return &configError{fmt.Sprintf("a buffer of %d KiB: for AF_XDP it is at least %d", kib, minChunks*w.chunk>>10)}
 	}
 	return nil
 }
@@ -134,13 +134,13 @@ func (w *xdp) open(target port) (err error) {
 	return nil
 }
 
-// The kernel gives a queue back some time after the socket that had it was closed.
+// bind waits for the queue, because the kernel frees it only some time after another socket that had it was closed.
 const (
 	queueWait = 3 * time.Second
 	queuePoll = 5 * time.Millisecond
 )
 
-// bind gives the interface's queue to the socket.
+// bind binds the socket to the interface's queue.
 func (w *xdp) bind(target port) (err error) {
 	for deadline := time.Now().Add(queueWait); time.Now().Before(deadline); time.Sleep(queuePoll) {
 		err = unix.Bind(w.fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(target.index)})
@@ -151,7 +151,7 @@ func (w *xdp) bind(target port) (err error) {
 	return fmt.Errorf("%w: another socket has the interface's queue", err)
 }
 
-// share makes memory and rings that the kernel and we see.
+// share makes the memory and the rings that sink and kernel share.
 func (w *xdp) share() (err error) {
 	size := int(w.chunks) * w.chunk
 	w.memory, err = unix.Mmap(
@@ -175,16 +175,17 @@ func (w *xdp) share() (err error) {
 			return fmt.Errorf("making a ring of AF_XDP: %w", err)
 		}
 	}
-	var at unix.XDPMmapOffsets
-	if err := getsockopt(w.fd, unix.XDP_MMAP_OFFSETS, unsafe.Pointer(&at), unsafe.Sizeof(at)); err != nil {
+	var offsets unix.XDPMmapOffsets
+	if err := getsockopt(w.fd, unix.XDP_MMAP_OFFSETS, unsafe.Pointer(&offsets), unsafe.Sizeof(offsets)); err != nil {
 		return fmt.Errorf("asking for the layout of AF_XDP's rings: %w", err)
 	}
 	return errors.Join(
-		w.fill.open(w.fd, unix.XDP_UMEM_PGOFF_FILL_RING, at.Fr, w.chunks, unsafe.Sizeof(uint64(0))),
-		w.rx.open(w.fd, unix.XDP_PGOFF_RX_RING, at.Rx, w.chunks, unsafe.Sizeof(unix.XDPDesc{})))
+		w.fill.open(w.fd, unix.XDP_UMEM_PGOFF_FILL_RING, offsets.Fr, w.chunks, unsafe.Sizeof(uint64(0))),
+		w.rx.open(w.fd, unix.XDP_PGOFF_RX_RING, offsets.Rx, w.chunks, unsafe.Sizeof(unix.XDPDesc{})))
 }
 
-// attach has the interface hand its frames to the program, which passes them on as long as there is no socket for them.
+// attach attaches the program to the interface. The program passes frames to the network stack until the map has a
+// socket for them.
 func (w *xdp) attach(target port) error {
 	spec, err := loadPrograms()
 	if err != nil {
@@ -207,8 +208,8 @@ func (w *xdp) attach(target port) error {
 	return nil
 }
 
-// attachWhole attaches the program that puts VLAN tags back which the driver keeps beside frames: for drivers that tell
-// them, as veth's does from Linux 6.8 on. Such a program is made for the interface.
+// attachWhole attaches the program that puts VLAN tags back into frames from which the driver has removed them. The
+// driver must report the tags, as veth does from Linux 6.8 on, and the program is loaded for this interface only.
 func (w *xdp) attachWhole(spec *ebpf.CollectionSpec, target port) (link.Link, error) {
 	p := spec.Programs["take_whole"]
 	p.Ifindex, p.Flags = uint32(target.index), unix.BPF_F_XDP_DEV_BOUND_ONLY
@@ -245,9 +246,9 @@ func (r *xskRing) frame(i uint32) *unix.XDPDesc {
 	return (*unix.XDPDesc)(unsafe.Add(r.desc, uintptr(i&r.mask)*unsafe.Sizeof(unix.XDPDesc{})))
 }
 
-func (w *xdp) take(c *counter, stop stopping) error {
+func (w *xdp) take(count *counter, stop stopFunc) error {
 	for !stop() {
-		if w.takeBatch(c) {
+		if w.takeBatch(count) {
 			continue
 		}
 		if err := awaitReadable(w.fd, 0); err != nil {
@@ -257,13 +258,13 @@ func (w *xdp) take(c *counter, stop stopping) error {
 	return nil
 }
 
-// takeBatch takes frames that wait and gives their chunks back; false: there were none.
-func (w *xdp) takeBatch(c *counter) bool {
+// takeBatch takes up to batch frames and gives their chunks back. It returns false when there was none.
+func (w *xdp) takeBatch(count *counter) bool {
 	n := min(atomic.LoadUint32(w.rx.producer)-w.rx.position, batch)
 	for range n {
-		f := w.rx.frame(w.rx.position)
-		c.frame(w.memory[f.Addr:][:min(int(f.Len), c.snap)], int(f.Len))
-		*w.fill.address(w.fill.position) = f.Addr &^ uint64(w.chunk-1)
+		frame := w.rx.frame(w.rx.position)
+		count.frame(w.memory[frame.Addr:][:min(int(frame.Len), count.snap)], int(frame.Len))
+		*w.fill.address(w.fill.position) = frame.Addr &^ uint64(w.chunk-1)
 		w.rx.position++
 		w.fill.position++
 	}
@@ -274,21 +275,21 @@ func (w *xdp) takeBatch(c *counter) bool {
 	return n > 0
 }
 
-func (w *xdp) tally() error { return nil } // its statistics have 64 bits
+func (w *xdp) tally() error { return nil } // AF_XDP's statistics have 64 bits
 
-// finish has the interface hand its frames to the network stack again, and takes what waits.
-func (w *xdp) finish(c *counter, deadline time.Time) (lost, left int64, err error) {
+// finish detaches the program, so that the network stack gets the frames again, and takes the frames in the ring.
+func (w *xdp) finish(count *counter, deadline time.Time) (lost, left int64, err error) {
 	if err := w.attached.Close(); err != nil {
 		return 0, 0, fmt.Errorf("taking the program away: %w", err)
 	}
-	for time.Now().Before(deadline) && w.takeBatch(c) {
+	for time.Now().Before(deadline) && w.takeBatch(count) {
 	}
-	var st unix.XDPStatistics
-	if err := getsockopt(w.fd, unix.XDP_STATISTICS, unsafe.Pointer(&st), unsafe.Sizeof(st)); err != nil {
+	var stats unix.XDPStatistics
+	if err := getsockopt(w.fd, unix.XDP_STATISTICS, unsafe.Pointer(&stats), unsafe.Sizeof(stats)); err != nil {
 		return 0, 0, fmt.Errorf("reading the socket's statistics: %w", err)
 	}
-	// A frame for which the fill ring had no chunk is among those dropped.
-	return int64(st.Rx_dropped + st.Rx_ring_full), int64(atomic.LoadUint32(w.rx.producer) - w.rx.position), nil
+	// Rx_dropped includes frames for which the fill ring had no chunk.
+	return int64(stats.Rx_dropped + stats.Rx_ring_full), int64(atomic.LoadUint32(w.rx.producer) - w.rx.position), nil
 }
 
 func (w *xdp) close() {

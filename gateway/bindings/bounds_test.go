@@ -205,6 +205,34 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// TestShares: strangers leave room to anchors that have answered, and these to known ones.
+func TestShares(t *testing.T) {
+	d := newDesk(t, Rules{Most: 80, Known: func(a Anchor) bool { return a == alice }})
+	answer := func(a Anchor, i int) {
+		d.Used(a, addrOf(i), d.now)
+		d.Advertised(a, addrOf(i), d.now)
+	}
+	for i := range 100 { // each stranger answers
+		answer(anchorOf(1000+i), i)
+	}
+	if n := d.Counts().Bindings; n != 60 {
+		t.Errorf("strangers have %d of 80", n)
+	}
+	for i := range 100 { // and then has another address
+		answer(anchorOf(1000+i), 1000+i)
+	}
+	if n := d.Counts().Bindings; n != 70 {
+		t.Errorf("those that have answered have %d of 80", n)
+	}
+	for i := range 12 {
+		answer(alice, 2000+i)
+	}
+	if n := len(d.Of(alice)); n != 10 {
+		t.Errorf("the known one has %d", n)
+	}
+	d.check()
+}
+
 // TestTentativeAreBounded: strangers that only probe have MaxTentative addresses at most, and known ones more.
 func TestTentativeAreBounded(t *testing.T) {
 	d := newDesk(t, Rules{Known: func(a Anchor) bool { return a == alice }})

@@ -82,9 +82,9 @@ func isUnicast(addr netip.Addr) bool {
 
 // bind gives an anchor an address that nobody has, if there is room. It reports whether there was.
 func (t *Table) bind(a Anchor, addr netip.Addr, by claim, now moment) bool {
-	stranger := a.Session == 0 && !t.HasAnswered(a) && !t.known(a)
-	if len(t.bindings) >= t.rules.Most ||
-		stranger && (len(t.bindings) >= t.rules.Most-t.rules.Most/4 || t.counts.Tentative >= MaxTentative) {
+	known := a.Session != 0 || t.known(a)
+	stranger := !known && !t.HasAnswered(a)
+	if len(t.bindings) >= t.share(known, stranger) || stranger && t.counts.Tentative >= MaxTentative {
 		t.counts.Full++
 		return false
 	}
@@ -107,6 +107,18 @@ func (t *Table) bind(a Anchor, addr netip.Addr, by claim, now moment) bool {
 	}
 	t.queue.Put(b)
 	return true
+}
+
+// share is how many bindings there may be before an anchor gets no more: what strangers make up leaves an eighth of the
+// table to those that have answered, and these leave an eighth to known ones.
+func (t *Table) share(known, stranger bool) int {
+	switch {
+	case known:
+		return t.rules.Most
+	case stranger:
+		return t.rules.Most - t.rules.Most/4
+	}
+	return t.rules.Most - t.rules.Most/8
 }
 
 // has is how many addresses of a scope a client has.

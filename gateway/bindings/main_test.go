@@ -82,13 +82,14 @@ type running struct {
 
 	told   sync.Mutex
 	owners map[netip.Addr]Anchor // guarded by told: by Bound and Gone
+	latest map[netip.Addr]Anchor // guarded by told: by Bound
 	rogues []MAC                 // guarded by told
 }
 
 // run runs a server on lan0 until the test ends or stop is called. Global addresses of the prefix may be bound.
 func run(t *testing.T, cfg Config) *running {
 	t.Helper()
-	r := &running{t: t, owners: map[netip.Addr]Anchor{}}
+	r := &running{t: t, owners: map[netip.Addr]Anchor{}, latest: map[netip.Addr]Anchor{}}
 	cfg.Interface, cfg.Rules.MayUse, cfg.Log = "lan0", within, r.logs.Logger()
 	cfg.Bound, cfg.Gone, cfg.Rogue = r.bound, r.gone, r.rogue
 	var err error
@@ -117,7 +118,7 @@ func (r *running) bound(a Anchor, addr netip.Addr) {
 	if owner, has := r.owners[addr]; has {
 		r.t.Errorf("%s is bound to %s while %s has it", addr, a, owner)
 	}
-	r.owners[addr] = a
+	r.owners[addr], r.latest[addr] = a, a
 }
 
 func (r *running) gone(a Anchor, addr netip.Addr) {
@@ -141,6 +142,16 @@ func (r *running) ownerTold(addr string) (Anchor, bool) {
 	defer r.told.Unlock()
 	a, has := r.owners[netip.MustParseAddr(addr)]
 	return a, has
+}
+
+// awaitBound waits until Bound tells that an anchor has an address, which it may lose soon after.
+func (r *running) awaitBound(addr string, a Anchor) {
+	r.t.Helper()
+	netnstest.Until(r.t, addr+" to be bound", func() bool {
+		r.told.Lock()
+		defer r.told.Unlock()
+		return r.latest[netip.MustParseAddr(addr)] == a
+	})
 }
 
 // await waits until an anchor has an address, in a state, and Bound has told it.

@@ -31,7 +31,7 @@ type Config struct {
 	// call the Server's methods, and may take their time: meanwhile frames wait.
 	Bound, Gone func(Anchor, netip.Addr)
 	// Rogue is told of a client that sends router advertisements or redirects, once for each MAC address that is
-	// remembered. nil: it is only counted.
+	// remembered, with the message's type. Meanwhile frames wait. nil: it is only counted.
 	Rogue func(mac MAC, kind uint8)
 	Store Store        // nil: bindings end with the Server
 	Log   *slog.Logger // nil: slog.Default

@@ -12,13 +12,13 @@ import (
 // them with its lock held: they take no lock that somebody holds while calling the Server.
 type Rules struct {
 	// MayUse reports whether an anchor may have a global address: it is within the network's present prefixes,
-	// deprecated ones included, or in the prefix that this client has alone, and it is not the gateway's own. nil: no
-	// global address is bound unless it is assigned.
+	// deprecated ones included, or in the prefix that this client has alone, and it is neither the gateway's own nor the
+	// prefix's anycast address (RFC 4291, section 2.6.1). nil: no global address is bound unless it is assigned.
 	MayUse func(Anchor, netip.Addr) bool
 	// IsOwn reports whether a link-local address is the gateway's own, which is never bound. nil: none is.
 	IsOwn func(netip.Addr) bool
 	// Known reports whether an anchor is a client for another reason than that it sends, such as a lease or a session.
-	// A quarter of the table is for known ones and those that have answered. nil: none is.
+	// An eighth of the table is for known ones. nil: none is.
 	Known func(Anchor) bool
 	// LastSeen returns when the data path last took a packet from an address's owner; zero: never. nil: it is not known.
 	LastSeen func(netip.Addr) time.Time

@@ -113,8 +113,18 @@ func TestProxy(t *testing.T) {
 until ip neigh show 2001:db8::77 | grep -q FAILED; do sleep 0.01; done
 ping -c 1 -W 1 2001:db8::5 >/dev/null || true
 until ip neigh show 2001:db8::5 | grep -q 02:00:00:00:00:01; do sleep 0.01; done`)
-	if got := s.Stats(); got.Proxied == 0 {
-		t.Errorf("%+v", got)
+	before := s.Stats()
+	if before.Proxied == 0 {
+		t.Errorf("%+v", before)
+	}
+	w := newWire(t, l.hosts[1].Do, "c0")
+	mine := netip.MustParseAddr("2001:db8::6")
+	w.send(w.frame(sender{l.anchor(1).MAC, mine}, solicitedNode(mine), solicitation(mine)))
+	netnstest.Until(t, "a solicitation for its own address", func() bool {
+		return s.Stats().Solicitations > before.Solicitations
+	})
+	if got := s.Stats(); got.Proxied != before.Proxied {
+		t.Errorf("the gateway answers a host for the host's own address: %+v", got)
 	}
 	if addrs := s.Of(l.anchor(1)); !slices.Contains(addrs, netip.MustParseAddr("2001:db8::6")) {
 		t.Errorf("the second host has %v", addrs)
@@ -243,8 +253,10 @@ func TestRestart(t *testing.T) {
 		return !has
 	})
 	s.stop()
-	if len(store.all) > 1 { // the second host's link-local address
-		t.Errorf("kept are %v", store.all)
+	for addr, owner := range store.all {
+		if owner == l.anchor(0) {
+			t.Errorf("%s is kept after its owner's end", addr)
+		}
 	}
 }
 

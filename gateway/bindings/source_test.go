@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mdlayher/ndp"
+
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
@@ -30,23 +32,36 @@ func (s *source) Close() error {
 	return nil
 }
 
-// TestSource: a server takes its frames from the source that it is given, with a budget for each MAC address, and knows
-// what the data path tells it. Known clients need not share the budget of new ones.
-func TestSource(t *testing.T) {
+// run runs a server that takes its frames from the source.
+func (s *source) run(t *testing.T, rules Rules) *running {
 	newLAN(t, 0, false)
-	frames := &source{frames: make(chan []byte), closed: make(chan struct{})}
+	return run(t, Config{Frames: func() (io.ReadCloser, error) { return s, nil }, Rules: rules})
+}
+
+func newSource() *source { return &source{frames: make(chan []byte), closed: make(chan struct{})} }
+
+// put has the server read a frame.
+func (s *source) put(t *testing.T, from sender, to netip.Addr, m ndp.Message) {
+	t.Helper()
+	frame, err := from.frame(MAC{0x33, 0x33, 0xff}, to, m)
+	netnstest.Must(t, err)
+	s.frames <- frame
+}
+
+// probe has a host probe the i-th address.
+func (s *source) probe(t *testing.T, mac MAC, i int) {
+	t.Helper()
+	s.put(t, sender{mac, nobody}, solicitedNode(addrOf(i)), solicitation(addrOf(i)))
+}
+
+// TestBudgets: each MAC address has its budget, and known clients need not share that of new ones. What the gateway has
+// sent itself, and a bridge returns, is nobody's.
+func TestBudgets(t *testing.T) {
 	known := anchorOf(900_000)
-	s := run(t, Config{
-		Frames: func() (io.ReadCloser, error) { return frames, nil },
-		Rules:  Rules{Known: func(a Anchor) bool { return a == known }},
-	})
-	probeOf := func(mac MAC, i int) []byte {
-		frame, err := sender{mac, nobody}.frame(MAC{0x33, 0x33, 0xff}, solicitedNode(addrOf(i)), solicitation(addrOf(i)))
-		netnstest.Must(t, err)
-		return frame
-	}
+	frames := newSource()
+	s := frames.run(t, Rules{Known: func(a Anchor) bool { return a == known }})
 	for i := range 2 * messages.AtOnce {
-		frames.frames <- probeOf(anchorOf(500).MAC, i)
+		frames.probe(t, anchorOf(500).MAC, i)
 	}
 	throttled := s.Stats().Throttled
 	if throttled == 0 || throttled > uint64(messages.AtOnce) {
@@ -56,18 +71,49 @@ func TestSource(t *testing.T) {
 		if i > 20*maxSenders {
 			t.Fatalf("no frame of %d new MAC addresses is throttled: %+v", i, s.Stats())
 		}
-		frames.frames <- probeOf(anchorOf(1000+i).MAC, 1000+i)
+		frames.probe(t, anchorOf(1000+i).MAC, 1000+i)
 	}
-	frames.frames <- probeOf(known.MAC, 900_000)
+	frames.probe(t, gatewayMAC, 900_001)
+	frames.probe(t, known.MAC, 900_000)
 	s.awaitBound(addrOf(900_000).String(), known)
+	if owner, has := s.Owner(addrOf(900_001)); has {
+		t.Errorf("%s has what the gateway probed", owner)
+	}
+}
 
-	s.Used(alice, netip.MustParseAddr("2001:db8::a"))
+// TestAnswersAreFree: a host whose budget is spent is heard when it answers the gateway.
+func TestAnswersAreFree(t *testing.T) {
+	frames := newSource()
+	s := frames.run(t, Rules{})
+	host, addr := anchorOf(500), netip.MustParseAddr("fe80::5")
+	for try := 1; !s.hasAnswered(host); try++ {
+		if try > 5 { // the first one may have come too late for its question
+			t.Fatalf("the answers of a host whose budget is spent are not heard: %+v", s.Stats())
+		}
+		for range 2 * messages.AtOnce {
+			frames.put(t, sender{host.MAC, addr}, allNodes, &ndp.RouterSolicitation{})
+		}
+		frames.put(t, sender{host.MAC, addr}, gateway, advertisement(addr, true))
+		frames.put(t, sender{host.MAC, addr}, gateway, advertisement(addr, true)) // the first one has been handled
+	}
+}
+
+func (r *running) hasAnswered(a Anchor) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.table.HasAnswered(a)
+}
+
+// TestDataPathTells: an address is bound by a packet, and goes to whom it is assigned.
+func TestDataPathTells(t *testing.T) {
+	s := newSource().run(t, Rules{})
+	addr := netip.MustParseAddr("2001:db8::a")
+	s.Used(alice, addr)
 	s.awaitBound("2001:db8::a", alice)
-	s.Unassign(alice, netip.MustParseAddr("2001:db8::a")) // it is not assigned
-	netnstest.Must(t, s.Assign(bob, netip.MustParseAddr("2001:db8::a")))
+	netnstest.Must(t, s.Assign(bob, addr))
 	s.await("2001:db8::a", bob, Valid)
-	s.Unassign(bob, netip.MustParseAddr("2001:db8::a"))
-	if owner, has := s.Owner(netip.MustParseAddr("2001:db8::a")); has {
+	s.Unassign(bob, addr)
+	if owner, has := s.Owner(addr); has {
 		t.Errorf("%s has an address that is assigned no longer", owner)
 	}
 }

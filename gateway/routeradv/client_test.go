@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
@@ -127,8 +128,7 @@ func TestClientsOfAnEarlierServer(t *testing.T) {
 // answers and take a bounded number of clients.
 func TestFloodIsBounded(t *testing.T) {
 	c := newLAN(t, 1).clients[0]
-	c.Set(t, "ipv6/conf/default/disable_ipv6", "1")
-	c.Run(t, "echo 1 >/proc/sys/net/ipv6/conf/c0/disable_ipv6")
+	c.silence()
 	c.up()
 	w := c.wire()
 	told := slaac("2001:db8:1::/64")
@@ -137,21 +137,24 @@ func TestFloodIsBounded(t *testing.T) {
 	cfg.PerMAC.AtOnce, cfg.PerMAC.EachSecond = 2, 1e-6
 	cfg.MaxClients = 50
 	s := start(t, cfg)
-	c.Run(t, netnstest.Up+"up c0")
-	w.solicit(c.mac)
-	w.await()
-	w.solicit(c.mac)
-	w.await()
-	for range 500 {
-		w.solicit(c.mac)
+	count := func(label string, reached func(Stats) bool, send func()) { // some frames may be lost
+		t.Helper()
+		netnstest.Until(t, label, func() bool { send(); return reached(s.Stats()) })
 	}
-	netnstest.Until(t, "refusals", func() bool { return s.Stats().Refused == 500 })
-	for i := range 500 {
-		w.solicit(macOf(0x1000 + i))
+	count("refusals", func(st Stats) bool { return st.Refused > 100 }, func() { w.solicit(c.mac) })
+	count("an answer", func(st Stats) bool { return st.Solicited > 0 }, func() {})
+	made := 0
+	madeUp := func() {
+		for range 20 {
+			made++
+			w.solicit(macOf(0x1000 + made))
+		}
 	}
-	netnstest.Until(t, "more refusals", func() bool { return s.Stats().Refused == 951 })
-	netnstest.Until(t, "answers", func() bool { return s.Stats().Solicited == 51 })
-	if st := s.Stats(); st.Clients != 50 || st.Malformed != 0 {
+	before := s.Stats().Refused
+	count("more refusals", func(st Stats) bool { return st.Refused > before+500 }, madeUp)
+	// The first has been told once or twice: both of its solicitations may have come before the first answer.
+	count("answers", func(st Stats) bool { return st.Solicited >= 50 }, func() {})
+	if st := s.Stats(); st.Clients != 50 || st.Malformed != 0 || st.Solicited > 51 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -160,24 +163,27 @@ func TestFloodIsBounded(t *testing.T) {
 // them.
 func TestManyAreAnsweredAtOnce(t *testing.T) {
 	c := newLAN(t, 1).clients[0]
-	c.Run(t, "echo 1 >/proc/sys/net/ipv6/conf/c0/disable_ipv6")
+	c.silence()
 	c.up()
-	c.Run(t, netnstest.Up+"up c0")
 	cfg := config()
 	cfg.All = slaac("2001:db8:1::/64")
 	w := c.wire()
 	s := start(t, cfg)
-	w.await() // the first, which nobody has asked for
+	w.await() // what nobody has asked for
+	before, begin := s.Stats(), time.Now()
 	const hosts = 5000
 	for i := range hosts {
 		w.solicit(macOf(0x1000 + i))
 	}
-	w.solicit(c.mac)
-	for got := w.await(); got.to != groupMAC(allNodes.As16()); got = w.await() {
-	}
-	netnstest.Until(t, "all clients to be answered", func() bool { return s.Stats().Clients == 0 })
-	if st := s.Stats(); st.Solicited > hosts/2 || st.Unsolicited != 1 || st.Refused != 0 {
-		t.Errorf("%+v", st)
+	netnstest.Until(t, "an advertisement to all", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.all.last.After(begin) && len(s.clients) == 0
+	})
+	after := s.Stats()
+	most := uint64(singleAnswers.AtOnce) + uint64(time.Since(begin).Seconds()*singleAnswers.EachSecond) + 2
+	if after.Unsolicited != before.Unsolicited || after.Solicited > most || after.Refused != 0 {
+		t.Errorf("%+v, then %+v", before, after)
 	}
 }
 
@@ -185,7 +191,6 @@ func TestManyAreAnsweredAtOnce(t *testing.T) {
 func TestRogueRouters(t *testing.T) {
 	c := newLAN(t, 1).clients[0]
 	c.up()
-	c.Run(t, netnstest.Up+"up c0")
 	var mu sync.Mutex
 	var reports []Rogue
 	cfg := config()
@@ -200,14 +205,18 @@ func TestRogueRouters(t *testing.T) {
 	evil := netip.MustParseAddr("fe80::bad")
 	message, err := Message(slaac("2001:db8:bad::/64"))
 	netnstest.Must(t, err)
-	for range 3 {
+	netnstest.Until(t, "the first", func() bool {
 		w.send(c.mac, evil, allNodes, message)
-	}
-	const madeUp = 1000
-	for i := range madeUp {
-		w.send(macOf(0x1000+i), evil, allNodes, message)
-	}
-	netnstest.Until(t, "rogues", func() bool { return s.Stats().Rogue == 3+madeUp })
+		return s.Stats().Rogue > 2
+	})
+	made := 0
+	netnstest.Until(t, "rogues", func() bool {
+		for range 20 {
+			made++
+			w.send(macOf(0x1000+made), evil, allNodes, message)
+		}
+		return s.Stats().Rogue > 1000
+	})
 	mu.Lock()
 	defer mu.Unlock()
 	if want := (Rogue{c.mac, evil, netip.MustParsePrefix("2001:db8:bad::/64")}); reports[0] != want {

@@ -88,10 +88,7 @@ func TestCloseEndsTheRouter(t *testing.T) {
 	}
 	c.shows(`echo "routes: $(ip -6 route show dev c0 default)."`, "routes: .")
 	c.shows("ip -o -6 addr show dev c0", "2001:db8:1:", "!deprecated")
-	for finals := 0; finals < finalAdverts; {
-		if w.await().message.RouterLifetime == 0 {
-			finals++
-		}
+	for w.await().message.RouterLifetime != 0 {
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("closing again: %v", err)

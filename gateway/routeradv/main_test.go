@@ -35,8 +35,10 @@ type lan struct {
 // client is a host with the interface c0.
 type client struct {
 	*netnstest.Space
-	t   testing.TB
-	mac MAC
+	t    testing.TB
+	mac  MAC
+	hub  *netnstest.Space
+	port string // of the hub
 }
 
 // newLAN makes the network. The clients' interfaces are down, so that each test says when they solicit.
@@ -48,10 +50,8 @@ func newLAN(t testing.TB, clients int) *lan {
 	l.plugGateway(t)
 	t.Cleanup(func() { netnstest.Try("ip link del gw0") })
 	for i := range clients {
-		c := &client{Space: netnstest.NewSpace(t), t: t, mac: macOf(i + 16)}
-		port := "port" + string(rune('a'+i))
-		l.hub.Veth(t, netnstest.End{Name: port}, c.Space, netnstest.End{Name: "c0", MAC: c.mac[:]})
-		l.hub.Port(t, port, "br0")
+		c := &client{Space: netnstest.NewSpace(t), t: t, mac: macOf(i + 16), hub: l.hub, port: fmt.Sprintf("port%d", i)}
+		l.hub.Veth(t, netnstest.End{Name: c.port}, c.Space, netnstest.End{Name: "c0", MAC: c.mac[:]})
 		l.clients = append(l.clients, c)
 	}
 	return l
@@ -68,10 +68,18 @@ ip addr add fe80::1/64 dev gw0 nodad; ip link set gw0 up`, fmt.Sprintf("hub=%d",
 
 func macOf(i int) MAC { return MAC{2, 0, 0, byte(i >> 16), byte(i >> 8), byte(i)} }
 
-// up has the client's kernel begin: it makes its link-local address and solicits.
+// up connects the client, whose kernel then makes its link-local address and solicits.
 func (c *client) up() {
 	c.t.Helper()
 	c.Run(c.t, "ip link set c0 up")
+	c.hub.Plug(c.t, c.port)
+	c.Run(c.t, netnstest.Up+"up c0")
+}
+
+// silence keeps the client's kernel from sending packets on its own.
+func (c *client) silence() {
+	c.t.Helper()
+	c.Run(c.t, "echo 1 >/proc/sys/net/ipv6/conf/c0/disable_ipv6")
 }
 
 // shows waits until a command in the client's namespace prints all of some texts in one line, and none of others, which

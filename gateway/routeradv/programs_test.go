@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // everything has all that an advertisement can say.
@@ -35,7 +33,6 @@ func everything() Advertisement {
 func TestProgramsRead(t *testing.T) {
 	c := newLAN(t, 1).clients[0]
 	c.up()
-	c.Run(t, netnstest.Up+"up c0")
 	cfg := config()
 	cfg.All = everything()
 	start(t, cfg)

@@ -27,8 +27,9 @@ type Config struct {
 
 	All Advertisement
 	// Told says what a client is told; false: it is told nothing. It is called for every MAC address that solicits, as
-	// often as PerMAC lets it, and until Close has returned; never twice at a time. It may call the server's methods
-	// except Close. A server knows no prefixes of an earlier one: until they are over, Told adds them with Preferred 0.
+	// often as PerMAC lets it, and then for each advertisement, until it says false or Close has returned; never twice at
+	// a time. It may call the server's methods except Close. A server knows no prefixes of an earlier one: until they are
+	// over, Told adds them with Preferred 0.
 	Told func(MAC) (Advertisement, bool)
 
 	// Hosts are told again at random intervals of this length (RFC 4861, section 6.2.1). MaxInterval: 4 s to 1,800 s,
@@ -194,7 +195,7 @@ func (s *Server) Close() error {
 }
 
 // Update changes what all hosts are told, and tells them within 3 s, and thrice in all. It fails, and changes nothing,
-// where the changed advertisement is wrong.
+// where the changed advertisement is wrong. change must not call the server.
 func (s *Server) Update(change func(*Advertisement)) error {
 	if s.all == nil {
 		return errors.New("updating an advertisement: each client is told something of its own")

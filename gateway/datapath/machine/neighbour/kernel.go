@@ -121,7 +121,7 @@ func change(index int, e entry) netlink.Message {
 		attrs.Bytes(unix.NDA_LLADDR, e.mac[:])
 		attrs.Uint8(ndaProtocol, stack.OwnProtocol)
 	}
-	m.Data = append(ndmsg(index, unix.NUD_PERMANENT), encoded(attrs)...)
+	m.Data = append(ndmsg(familyOf(e.addr), index, unix.NUD_PERMANENT), encoded(attrs)...)
 	m.Header.Length = uint32(unix.SizeofNlMsghdr + len(m.Data)) // a multiple of 4, as attributes are
 	return m
 }
@@ -135,10 +135,18 @@ func encoded(attrs *netlink.AttributeEncoder) []byte {
 	return b
 }
 
+// familyOf returns an address's family, AF_INET or AF_INET6.
+func familyOf(addr netip.Addr) byte {
+	if addr.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
 // ndmsg returns a struct ndmsg.
-func ndmsg(index int, state uint16) []byte {
+func ndmsg(family byte, index int, state uint16) []byte {
 	b := make([]byte, unix.SizeofNdMsg)
-	b[0] = unix.AF_INET
+	b[0] = family
 	binary.NativeEndian.PutUint32(b[4:], uint32(index))
 	binary.NativeEndian.PutUint16(b[8:], state)
 	return b
@@ -163,7 +171,7 @@ func get(index int, addr netip.Addr) (found, error) {
 	attrs.Bytes(unix.NDA_DST, addr.AsSlice())
 	got, err := nl.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request},
-		Data:   append(ndmsg(index, 0), encoded(attrs)...),
+		Data:   append(ndmsg(familyOf(addr), index, 0), encoded(attrs)...),
 	})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return found{}, fmt.Errorf("looking for the neighbour %s: %w", addr, err)
@@ -188,7 +196,7 @@ func list(index int) (map[netip.Addr]datapath.MAC, error) {
 	got, err := stack.ConsistentList(func() ([]netlink.Message, error) {
 		return wholeList(nl.Execute(netlink.Message{
 			Header: netlink.Header{Type: unix.RTM_GETNEIGH, Flags: netlink.Request | netlink.Dump},
-			Data:   append(ndmsg(0, 0), encoded(attrs)...),
+			Data:   append(ndmsg(unix.AF_UNSPEC, 0, 0), encoded(attrs)...),
 		}))
 	})
 	if err != nil {
@@ -214,9 +222,9 @@ func wholeList(all []netlink.Message, err error) ([]netlink.Message, error) {
 	return all, err
 }
 
-// parse reads an IPv4 entry of the interface.
+// parse reads an entry of the interface.
 func parse(b []byte, index int) (f found, ok bool) {
-	if len(b) < unix.SizeofNdMsg || b[0] != unix.AF_INET || binary.NativeEndian.Uint32(b[4:]) != uint32(index) {
+	if len(b) < unix.SizeofNdMsg || binary.NativeEndian.Uint32(b[4:]) != uint32(index) {
 		return found{}, false
 	}
 	attrs, err := netlink.NewAttributeDecoder(b[unix.SizeofNdMsg:])
@@ -234,7 +242,7 @@ func parse(b []byte, index int) (f found, ok bool) {
 			f.isGatewayd = f.static && v[0] == stack.OwnProtocol
 		}
 	}
-	if attrs.Err() != nil || !f.addr.Is4() {
+	if attrs.Err() != nil || !f.addr.IsValid() || b[0] != familyOf(f.addr) {
 		return found{}, false
 	}
 	return f, true

@@ -1,11 +1,11 @@
 // Package neighbour enters the clients of a LAN into the kernel's neighbour table, with the MAC addresses to which they
 // are bound.
 //
-// Entries that the kernel makes itself, by ARP, are limited: net.ipv4.neigh.default.gc_thresh3, 1024 unless set, is the
-// number of them in all network namespaces of a machine together, and what does not fit is not sent and not answered.
-// Permanent entries are exempt from that limit and from garbage collection (since Linux 5.0), and no ARP packet changes
-// them. They stay when the daemon ends; the next one takes them over, and Remove removes them. Static entries of others
-// stay as they are.
+// Entries that the kernel makes itself, by ARP and neighbour discovery, are limited:
+// net.ipv4.neigh.default.gc_thresh3, 1024 unless set, is the number of them in all network namespaces of a machine
+// together (net.ipv6 has its own), and what does not fit is not sent and not answered. Permanent entries are exempt
+// from that limit and from garbage collection (since Linux 5.0), and no packet changes them. They stay when the daemon
+// ends; the next one takes them over, and Remove removes them. Static entries of others stay as they are.
 package neighbour
 
 import (
@@ -177,7 +177,7 @@ func (t *Table) replaceable(entries []entry) (over []entry) {
 
 // Check enters the clients again if the kernel has removed their entries: it removes all of an interface when the
 // interface goes down, loses its last address or changes its MAC address. Call Check when a link or an address has
-// changed. Where nothing was removed it is cheap: all go together, so that Check looks at one.
+// changed. Where nothing was removed it is cheap: all of a family go together, so Check looks at one of each.
 func (t *Table) Check() {
 	t.sending.Lock()
 	defer t.sending.Unlock()
@@ -185,29 +185,34 @@ func (t *Table) Check() {
 		return
 	}
 	t.flush()
-	one, found := t.anyOwn()
-	if !found {
-		return
-	}
-	f, err := get(t.index, one)
-	if err == nil && !f.isGatewayd {
-		err = t.compare()
+	var err error
+	for _, one := range t.oneOfEach() {
+		var f found
+		if f, err = get(t.index, one); err == nil && !f.isGatewayd {
+			err = t.compare()
+		}
+		if err != nil {
+			break
+		}
 	}
 	if err != nil && !errors.Is(err, unix.ENODEV) { // of an interface that is gone, others tell
 		t.log.Error("comparing the kernel's neighbour table with the clients", "err", err)
 	}
 }
 
-// anyOwn returns the address of any client whose entry gatewayd made. sending is held.
-func (t *Table) anyOwn() (netip.Addr, bool) {
+// oneOfEach returns, for each family, the address of any client whose entry gatewayd made. sending is held.
+func (t *Table) oneOfEach() (addrs []netip.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for addr := range t.clients {
-		if _, excluded := t.foreignStatic[addr]; !excluded {
-			return addr, true
+	for _, is4 := range []bool{true, false} {
+		for addr := range t.clients {
+			if _, excluded := t.foreignStatic[addr]; !excluded && addr.Is4() == is4 {
+				addrs = append(addrs, addr)
+				break
+			}
 		}
 	}
-	return netip.Addr{}, false
+	return addrs
 }
 
 // compare makes the kernel's entries those of the clients. sending is held, or nobody else has the table yet.

@@ -36,7 +36,7 @@ type Variance struct {
 // ReadVariance reads the rules. Tables for which own returns true do not count, as in Rules, and chains of type nat
 // neither, which see the first packet of a connection only. Counters of rules do not count as recording.
 func ReadVariance(fromOwn func(family uint8, table string) bool, crossing Crossing) (v Variance, err error) {
-	if names, err := legacyNames(); err == nil && len(names) > 0 {
+	if names, err := legacyNames(unix.NFPROTO_IPV4); err == nil && len(names) > 0 {
 		reason := "the rules of the old iptables cannot be read (table " + names[0] + ")"
 		return Variance{reason, reason, true}, nil
 	}
@@ -54,7 +54,8 @@ func ReadVariance(fromOwn func(family uint8, table string) bool, crossing Crossi
 	}
 	of := func(protocol byte, unanswered bool) string {
 		for _, ch := range r.bases {
-			if fromOwn(ch.family, ch.table) || ch.kind == "nat" || !ch.traversedBy([]string{crossing.LAN, crossing.WAN}) {
+			if !ch.meets(unix.NFPROTO_IPV4) || fromOwn(ch.family, ch.table) || ch.kind == "nat" ||
+				!ch.traversedBy([]string{crossing.LAN, crossing.WAN}) {
 				continue
 			}
 			for _, up := range []bool{true, false} {

@@ -25,13 +25,13 @@ func ByDestination(lan, wan *net.Interface, network netip.Prefix) (unsure string
 	if unsure, err = w.links(lan, wan); unsure != "" || err != nil {
 		return unsure, err
 	}
-	if unsure, err = ruled(); unsure != "" || err != nil {
+	if unsure, err = ruled(unix.AF_INET); unsure != "" || err != nil {
 		return unsure, err
 	}
 	if shown, err := sysctl("nexthop_compat_mode"); err != nil || shown == 0 {
 		return "routes do not show their next hops (net.ipv4.nexthop_compat_mode = 0)", err
 	}
-	all, err := routesUpTo(destinationRoutesMax)
+	all, err := routesUpTo(unix.AF_INET, destinationRoutesMax)
 	if err != nil {
 		return "", err
 	}

@@ -29,15 +29,21 @@ type chain struct {
 	devices  []string // of a hook at devices; a name that ends in * is a pattern
 }
 
-var families = map[uint8]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_NETDEV: "netdev"}
+var families = map[uint8]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6",
+	unix.NFPROTO_NETDEV: "netdev"}
 
 func (c chain) String() string {
 	return fmt.Sprintf("%s %s %s", families[c.family], c.table, c.name)
 }
 
+// meets reports whether packets of a family, unix.NFPROTO_IPV4 or NFPROTO_IPV6, traverse the chain.
+func (c chain) meets(family uint8) bool {
+	return c.family == family || c.family == unix.NFPROTO_INET || c.family == unix.NFPROTO_NETDEV
+}
+
 const inetIngress = 5 // NF_INET_INGRESS
 
-// traversedBy reports whether IPv4 packets that these interfaces forward traverse the chain. Packets for
+// traversedBy reports whether packets that these interfaces forward traverse the chain. Packets for
 // interfaces other than these two may leave by any, so every chain at egress does.
 func (c chain) traversedBy(interfaces []string) bool {
 	switch {
@@ -57,23 +63,30 @@ func (c chain) isAt(name string) bool {
 	})
 }
 
-// legacyTables lists the tables of the kernel's old iptables that handle forwarded packets. Whether they have rules
+// legacyNames lists the tables of the kernel's old iptables that handle forwarded packets. Whether they have rules
 // cannot be seen, so an existing table counts.
-const legacyTables = "/proc/thread-self/net/ip_tables_names"
-
-func legacyNames() ([]string, error) {
-	names, err := os.ReadFile(legacyTables)
+func legacyNames(family uint8) ([]string, error) {
+	names, err := os.ReadFile("/proc/thread-self/net/" + families[family] + "_tables_names")
 	return strings.Fields(string(names)), err
 }
 
-// Rules names the chains that affect packets forwarded between interfaces: base chains at prerouting, forward and
+// Rules names the chains that affect IPv4 packets forwarded between interfaces: base chains at prerouting, forward and
 // postrouting, at the interfaces' ingress and at any egress, that hold a rule or drop by policy. Tables for which own
 // returns true do not count; family is unix.NFPROTO_INET, NFPROTO_IPV4 or NFPROTO_NETDEV.
 func Rules(fromOwn func(family uint8, table string) bool, interfaces ...string) ([]string, error) {
-	if names, err := legacyNames(); err == nil && len(names) > 0 {
+	return rules(unix.NFPROTO_IPV4, fromOwn, interfaces)
+}
+
+// Rules6 is Rules for IPv6 packets; family may be unix.NFPROTO_IPV6 and never NFPROTO_IPV4.
+func Rules6(fromOwn func(family uint8, table string) bool, interfaces ...string) ([]string, error) {
+	return rules(unix.NFPROTO_IPV6, fromOwn, interfaces)
+}
+
+func rules(family uint8, fromOwn func(family uint8, table string) bool, interfaces []string) ([]string, error) {
+	if names, err := legacyNames(family); err == nil && len(names) > 0 {
 		var old []string
 		for _, n := range names {
-			old = append(old, "iptables table "+n)
+			old = append(old, families[family]+"tables table "+n)
 		}
 		return old, nil
 	}
@@ -94,7 +107,8 @@ func Rules(fromOwn func(family uint8, table string) bool, interfaces ...string) 
 	}
 	var chains []chain
 	for _, m := range messages {
-		if ch, ok := baseChain(m.Data); ok && ch.traversedBy(interfaces) && !fromOwn(ch.family, ch.table) {
+		ch, ok := baseChain(m.Data)
+		if ok && ch.meets(family) && ch.traversedBy(interfaces) && !fromOwn(ch.family, ch.table) {
 			chains = append(chains, ch)
 		}
 	}
@@ -113,7 +127,7 @@ func Rules(fromOwn func(family uint8, table string) bool, interfaces ...string) 
 	return lines, nil
 }
 
-// baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is a base chain that IPv4 packets may
+// baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is a base chain that IP packets may
 // traverse.
 func baseChain(data []byte) (chain, bool) {
 	attrs, family, ok := decoder(data)

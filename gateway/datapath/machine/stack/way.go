@@ -40,10 +40,10 @@ func FindWay(lan, wan *net.Interface, network netip.Prefix) (w Way, unsure strin
 	if unsure, err = w.links(lan, wan); unsure != "" || err != nil {
 		return Way{}, unsure, err
 	}
-	if unsure, err = ruled(); unsure != "" || err != nil {
+	if unsure, err = ruled(unix.AF_INET); unsure != "" || err != nil {
 		return Way{}, unsure, err
 	}
-	all, err := routesUpTo(routesMax)
+	all, err := routesUpTo(unix.AF_INET, routesMax)
 	if err != nil {
 		return Way{}, "", err
 	}
@@ -95,11 +95,11 @@ func (w *Way) links(lan, wan *net.Interface) (unsure string, err error) {
 const tooManyRoutes = "there are too many routes"
 
 // routesUpTo lists the routes of all tables, and ends after more than most.
-func routesUpTo(most int) ([]netlink.Route, error) {
+func routesUpTo(family, most int) ([]netlink.Route, error) {
 	all, err := ConsistentList(func() ([]netlink.Route, error) {
 		var all []netlink.Route
 		err := netlink.RouteListFilteredIter(
-			unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+			family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
 				all = append(all, r)
 				return len(all) <= most
 			})
@@ -137,8 +137,8 @@ func hasLiveHop(r netlink.Route) bool {
 }
 
 // ruled reports routing rules other than the three default rules.
-func ruled() (unsure string, err error) {
-	rules, err := ConsistentList(func() ([]netlink.Rule, error) { return netlink.RuleList(unix.AF_INET) })
+func ruled(family int) (unsure string, err error) {
+	rules, err := ConsistentList(func() ([]netlink.Rule, error) { return netlink.RuleList(family) })
 	if err != nil {
 		return "", fmt.Errorf("listing the rules of routing: %w", err)
 	}

@@ -98,7 +98,8 @@ func clientInterface(cfg *config.Config) string {
 
 // networksOf returns the networks with clients.
 func networksOf(cfg *config.Config) []datapath.Network {
-	return []datapath.Network{{Name: "lan", Interface: cfg.LAN.Interface, Address: cfg.LAN.Address}}
+	return []datapath.Network{
+		{Name: "lan", Interface: cfg.LAN.Interface, Address: cfg.LAN.Address, Address6: cfg.LAN.Address6}}
 }
 
 // claimed returns the gateway's claims on its interfaces: for itself alone, or shared with other gateways.

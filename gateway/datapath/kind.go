@@ -135,6 +135,19 @@ type Running struct {
 	Repairs  func() map[string]uint64
 	Carrier  Carrier
 	Bypassed BypassCounter
+	IPv6     IPv6
+}
+
+// IPv6 is what a data path does beside for networks with IPv6.
+type IPv6 interface {
+	// Heard6 returns a reader of what clients say about their IPv6 addresses, one Ethernet frame a Read, until Close:
+	// neighbour discovery and DHCPv6 whole, and of packets from addresses that nobody has the Ethernet and IPv6 headers.
+	Heard6() (io.ReadCloser, error)
+	// Portal6 sets the listening socket that gets clients' HTTP for any IPv6 address, until it is closed.
+	Portal6(listener syscall.Conn) error
+	// SetPrefixes6 sets the prefixes that the network has, the gateway's own one among them. It fails where there are more
+	// than the data path compares.
+	SetPrefixes6([]netip.Prefix) error
 }
 
 // Carrier receives the frames of PPPoE sessions in the concentrator's place, because it has the kernel take the header

@@ -5,7 +5,7 @@ import "slices"
 // Kinds are the kinds of data path, the one that is used unless another is named first. Each has its code in a folder
 // below this one, which says the rest of it (Kind).
 var Kinds = []Traits{
-	{Kind: "ebpf", Keys: []string{"forward", "flow_cache", "shaping"}, PPPoE: true},
+	{Kind: "ebpf", Keys: []string{"forward", "flow_cache", "shaping"}, PPPoE: true, IPv6: true},
 	{Kind: "tun", Keys: []string{"fast", "device"}, PPPoE: true, HidesLAN: true},
 	{Kind: "nfqueue", Keys: []string{"fast"}, FastUntracked: true},
 	{Kind: "kernel", PPPoE: true, PPPoEOnly: true},
@@ -18,6 +18,7 @@ type Traits struct {
 	// pins.
 	Keys          []string
 	PPPoE         bool // it takes PPPoE's header off and puts it on
+	IPv6          bool // its clients may have IPv6
 	PPPoEOnly     bool // its clients are on PPPoE alone, and reach no portal and no walled garden
 	HidesLAN      bool // no other program of this machine hears the LAN's clients
 	FastUntracked bool // with datapath.fast, packets pass the kernel's table of connections by

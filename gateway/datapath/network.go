@@ -16,6 +16,7 @@ type Network struct {
 	Name      string       // in messages; "": the interface's
 	Interface string       // Ethernet, without a VLAN tag of its own
 	Address   netip.Prefix // the gateway's IPv4 address in it, with the network's length, LargestLAN or longer
+	Address6  netip.Prefix // its IPv6 address, with the length of the network's prefix; zero: clients have no IPv6
 }
 
 // Prefix is the network's, without the gateway's address.

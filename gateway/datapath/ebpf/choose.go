@@ -27,6 +27,8 @@ type reasons struct {
 	routing  string
 	programs string // of others behind ours, which redirected packets never meet
 
+	rules6, routing6 string // why IPv6 packets are left to the stack; packets of both are for policies and programs
+
 	ruled    bool           // connections are tracked: netfilter has rules, which can be read, or the log has one
 	variance stack.Variance // how they decide about packets one by one
 }
@@ -47,6 +49,12 @@ func (r reasons) first(f Forward) string {
 	return ""
 }
 
+// first6 returns the reason to name for IPv6, of which no flows are cached.
+func (r reasons) first6(f Forward) string {
+	r.rules, r.routing = r.rules6, r.routing6
+	return r.first(f)
+}
+
 // choose judges some of the reasons again, and selects redirecting or the stack.
 func (d *Datapath) choose(judge ...func(*reasons)) {
 	d.choosing.Lock()
@@ -58,6 +66,7 @@ func (d *Datapath) choose(judge ...func(*reasons)) {
 	if d.reasons.programs != "" && d.reasons.programs != before.programs {
 		d.cfg.Log.Warn("the stack forwards, because redirected packets might miss programs at tc", "why", d.reasons.programs)
 	}
+	d.forward6(d.reasons.first6(d.cfg.Forward))
 	reason := d.reasons.first(d.cfg.Forward)
 	if err := d.forward(reason); err != nil {
 		d.cfg.Log.Error("choosing who forwards", "redirect", reason == "", "why", reason, "err", err)
@@ -92,6 +101,7 @@ func (d *Datapath) judgeRules(r *reasons) {
 	default:
 		r.rules = ""
 	}
+	d.judgeRules6(r)
 	if r.policies, err = stack.Policies(); err != nil {
 		r.policies = err.Error()
 	}
@@ -103,6 +113,7 @@ func (d *Datapath) judgeRouting(r *reasons) {
 	if r.routing, err = stack.ByDestination(d.lan, d.wan, d.net.Prefix()); err != nil {
 		r.routing = err.Error()
 	}
+	d.judgeRouting6(r)
 }
 
 // judgePrograms looks at other programs and filters at tc of the incoming side. It logs those that handle packets
@@ -195,7 +206,7 @@ func (d *Datapath) renew() {
 	}
 	var flows error
 	err := d.set(func(s *gatewaySettings) { s.RedirectUntil, flows = stamp(d.stackReason), d.putFlows() })
-	err = errors.Join(err, flows)
+	err = errors.Join(err, flows, d.renew6())
 	if d.noteError("the redirect", err) {
 		d.cfg.Log.Error("renewing the redirect; trying again, and after 3 s the stack forwards", "err", err)
 	}

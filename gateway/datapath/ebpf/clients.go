@@ -27,7 +27,11 @@ const (
 
 // Set writes the limits before the entry that refers to them, so that a client never has another's limits.
 func (d *Datapath) Set(c datapath.Client) error {
-	places, err := d.placesOf(c.Addrs)
+	v4, v6, err := d.splitAddrs(c.Addrs)
+	if err != nil {
+		return err
+	}
+	places, err := d.placesOf(v4)
 	if err != nil {
 		return err
 	}
@@ -36,33 +40,16 @@ func (d *Datapath) Set(c datapath.Client) error {
 	if err != nil {
 		return err
 	}
-	entry := gatewayClient{Mac: c.MAC, State: uint8(gatewayStateSTATE_PREAUTH)}
-	if c.Session != 0 {
-		if !d.cfg.PPPoE {
-			return fmt.Errorf("setting the client %s: %w: the data path takes no PPPoE headers off", id,
-				datapath.ErrNotSupported)
-		}
-		entry.Session, entry.Mtu = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, c.Session)),
-			cmp.Or(c.MTU, datapath.PPPoEMTU)
-	}
-	if c.Admitted {
-		entry.State = uint8(gatewayStateSTATE_ADMITTED)
-		if c.Limits != (datapath.Limits{}) {
-			entry.Flags = limited
-			if err := d.objs.ClientLimits.Put(slot, limits(c.Limits)); err != nil {
-				return fmt.Errorf("setting the limits of %s: %w", id, err)
-			}
-		}
-		if !c.Until.IsZero() {
-			entry.Until = monotonic(c.Until)
-		}
+	entry, err := d.entryOf(slot, c)
+	if err != nil {
+		return fmt.Errorf("setting the client %s: %w", id, err)
 	}
 	d.shape(slot, shapedRates(c))
 	fresh, err := d.enterNetworks(places[0], first, c)
 	if err != nil {
 		return fmt.Errorf("setting the client %s: %w", id, err)
 	}
-	if err := d.putEntry(slot, places, entry); err != nil {
+	if err := d.putEntry(slot, places, v6, entry); err != nil {
 		return fmt.Errorf("setting the client %s: %w", id, errors.Join(err, d.dropNetworks(first, fresh)))
 	}
 	if err := d.leaveNetworks(first, c.Routes); err != nil {
@@ -73,6 +60,32 @@ func (d *Datapath) Set(c datapath.Client) error {
 	}
 	d.neighbours.Flush()
 	return nil
+}
+
+// entryOf returns the entry of a client's addresses, and writes the limits that it refers to.
+func (d *Datapath) entryOf(slot uint32, c datapath.Client) (gatewayClient, error) {
+	entry := gatewayClient{Mac: c.MAC, State: uint8(gatewayStateSTATE_PREAUTH)}
+	if c.Session != 0 {
+		if !d.cfg.PPPoE {
+			return entry, fmt.Errorf("%w: the data path takes no PPPoE headers off", datapath.ErrNotSupported)
+		}
+		entry.Session, entry.Mtu = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, c.Session)),
+			cmp.Or(c.MTU, datapath.PPPoEMTU)
+	}
+	if !c.Admitted {
+		return entry, nil
+	}
+	entry.State = uint8(gatewayStateSTATE_ADMITTED)
+	if c.Limits != (datapath.Limits{}) {
+		entry.Flags = limited
+		if err := d.objs.ClientLimits.Put(slot, limits(c.Limits)); err != nil {
+			return entry, fmt.Errorf("writing its limits: %w", err)
+		}
+	}
+	if !c.Until.IsZero() {
+		entry.Until = monotonic(c.Until)
+	}
+	return entry, nil
 }
 
 const limited = 1 // LIMITED in maps.h
@@ -99,7 +112,7 @@ func (d *Datapath) Remove(id datapath.ID) error {
 	if err != nil {
 		return err
 	}
-	err = d.putEntry(slot, nil, gatewayClient{})
+	err = d.putEntry(slot, nil, nil, gatewayClient{})
 	if err == nil {
 		d.shape(slot, rates{})
 		err = d.leaveNetworks(id.Addr(), nil)
@@ -134,12 +147,15 @@ func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
 // Open opens the walled garden for a prefix, or closes it.
 func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
 	prefix = prefix.Masked()
-	if !prefix.Addr().Is4() {
-		return fmt.Errorf("the walled garden cannot hold %s: IPv4 only", prefix)
+	var table *ebpf.Map
+	var key any
+	if prefix.Addr().Is4() {
+		table, key = d.objs.Garden, gatewayPrefix{Bits: uint32(prefix.Bits()), Addr: networkOrder(prefix.Addr())}
+	} else {
+		table, key = d.objs.Garden6, gatewayGarden6Prefix{Bits: uint32(prefix.Bits()), Addr: prefix.Addr().As16()}
 	}
-	key := gatewayPrefix{Bits: uint32(prefix.Bits()), Addr: networkOrder(prefix.Addr())}
 	if !until.IsZero() && !until.After(time.Now()) {
-		if err := d.objs.Garden.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := table.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("closing the walled garden for %s: %w", prefix, err)
 		}
 		return nil
@@ -148,7 +164,7 @@ func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
 	if !until.IsZero() {
 		ends = monotonic(until)
 	}
-	if err := d.objs.Garden.Put(key, ends); err != nil {
+	if err := table.Put(key, ends); err != nil {
 		return fmt.Errorf("opening the walled garden for %s: %w", prefix, err)
 	}
 	return nil
@@ -160,22 +176,26 @@ const portShut = 1 << 63
 // OpenPort opens a port of the walled garden, or shuts it, until a time (datapath.Running).
 func (d *Datapath) OpenPort(port datapath.GardenPort, until time.Time) error {
 	prefix := port.Prefix.Masked()
-	if !prefix.Addr().Is4() {
-		return fmt.Errorf("the walled garden cannot hold %s: IPv4 only", prefix)
+	var table *ebpf.Map
+	var key any
+	if prefix.Addr().Is4() {
+		table, key = d.objs.GardenPorts, gatewayGardenPort{Bits: 32 + uint32(prefix.Bits()), Port: networkPort(port.Port),
+			Protocol: port.Protocol, Addr: networkOrder(prefix.Addr())}
+	} else {
+		table, key = d.objs.Garden6Ports, gatewayGarden6Port{Bits: 32 + uint32(prefix.Bits()), Port: networkPort(port.Port),
+			Protocol: port.Protocol, Addr: prefix.Addr().As16()}
 	}
-	key := gatewayGardenPort{Bits: 32 + uint32(prefix.Bits()), Port: networkPort(port.Port), Protocol: port.Protocol,
-		Addr: networkOrder(prefix.Addr())}
 	d.gardenPorts.Lock()
 	defer d.gardenPorts.Unlock()
 	var before uint64
 	// The look-up finds the longest prefix that contains it: within what is shut nothing is opened.
-	if err := d.objs.GardenPorts.Lookup(key, &before); err == nil && before&portShut != 0 && !port.Shut {
+	if err := table.Lookup(key, &before); err == nil && before&portShut != 0 && !port.Shut {
 		if ends := before &^ portShut; ends == 0 || monotonic(time.Now()) < ends {
 			return nil
 		}
 	}
 	if !until.IsZero() && !until.After(time.Now()) {
-		if err := d.objs.GardenPorts.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := table.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("closing port %d of %s in the walled garden: %w", port.Port, prefix, err)
 		}
 		return nil
@@ -187,7 +207,7 @@ func (d *Datapath) OpenPort(port datapath.GardenPort, until time.Time) error {
 	if port.Shut {
 		ends |= portShut
 	}
-	if err := d.objs.GardenPorts.Put(key, ends); err != nil {
+	if err := table.Put(key, ends); err != nil {
 		return fmt.Errorf("opening port %d of %s in the walled garden: %w", port.Port, prefix, err)
 	}
 	return nil
@@ -333,6 +353,9 @@ func (d *Datapath) openNeighbours() error {
 		clients[d.addr(place)] = c.Mac
 		d.furtherPlaces.add(slotOf(place, c), place)
 	})
+	if err == nil {
+		err = d.adoptAddrs6(func(addr netip.Addr, c gatewayClient) { clients[addr] = c.Mac })
+	}
 	if err == nil {
 		d.neighbours, err = neighbour.Open(d.lan.Index, clients, d.cfg.Log)
 	}

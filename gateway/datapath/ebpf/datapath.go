@@ -85,6 +85,8 @@ type Datapath struct {
 	routes         *routes.Table // to those of clientNetworks
 	clientNetworks datapath.ClientNetworks[netip.Addr]
 	furtherPlaces  furtherPlaces
+	addrs6Lock     sync.Mutex // held while IPv6 addresses change; guards addrs6
+	addrs6         addrs6
 	stop           func()        // ends the watchers and waits for them
 	lostInterface  chan string   // the name of an interface that has gone
 	lookNow        chan struct{} // has the watcher look at once
@@ -110,14 +112,16 @@ type Datapath struct {
 
 	loggedErrors map[string]string // errors of the watcher, as last logged; of its goroutine
 
-	mu          sync.Mutex // guards what follows
-	settings    gatewaySettings
-	stackReason string // the reason why the stack forwards; "" while packets are redirected
-	guardClosed bool   // programs are missing, so the guard lets nothing pass
-	refused     bool   // the settings could not be written: detached, perhaps
-	retired     bool   // detached while it runs
-	stampLapsed bool   // a stamp had run out when it was replaced (see renew)
-	repairs     Repairs
+	mu           sync.Mutex // guards what follows
+	settings     gatewaySettings
+	settings6    gatewaySettings6
+	stackReason  string // the reason why the stack forwards; "" while packets are redirected
+	stackReason6 string // the same for IPv6
+	guardClosed  bool   // programs are missing, so the guard lets nothing pass
+	refused      bool   // the settings could not be written: detached, perhaps
+	retired      bool   // detached while it runs
+	stampLapsed  bool   // a stamp had run out when it was replaced (see renew)
+	repairs      Repairs
 
 	uncachedWhy  string // the reason why no flows are cached; "" while they are, if the stack forwards
 	flowSettings gatewayFlowSettings
@@ -166,6 +170,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	if err := d.takeSettings(lan.MTU); err != nil {
+		return nil, err
+	}
+	if err := d.begin6(); err != nil {
 		return nil, err
 	}
 	d.lan, d.wan = lan, wan
@@ -272,7 +279,7 @@ func (d *Datapath) takeSettings(mtu int) error {
 		rand.Read(b[:])
 		d.settings.Epoch = binary.NativeEndian.Uint64(b[:])
 	}
-	d.epoch, d.stackReason, d.uncachedWhy = d.settings.Epoch, starting, starting
+	d.epoch, d.stackReason, d.stackReason6, d.uncachedWhy = d.settings.Epoch, starting, starting, starting
 	return d.change(func(s *gatewaySettings) { s.LanMtu = uint32(mtu) })
 }
 
@@ -294,14 +301,19 @@ func (d *Datapath) set(edit func(*gatewaySettings)) error {
 	return nil
 }
 
-// Portal sets the listening socket that gets clients' HTTP for any address, until it is closed.
-func (d *Datapath) Portal(l syscall.Conn) error {
+// Portal sets the listening socket that gets clients' HTTP for any IPv4 address, until it is closed.
+func (d *Datapath) Portal(l syscall.Conn) error { return d.setPortal(0, l) }
+
+// Portal6 is Portal for IPv6.
+func (d *Datapath) Portal6(l syscall.Conn) error { return d.setPortal(1, l) }
+
+func (d *Datapath) setPortal(place uint32, l syscall.Conn) error {
 	rc, err := l.SyscallConn()
 	if err != nil {
 		return fmt.Errorf("giving the portal its connections: %w", err)
 	}
 	var put error
-	err = rc.Control(func(fd uintptr) { put = d.objs.Portal.Put(uint32(0), uint64(fd)) })
+	err = rc.Control(func(fd uintptr) { put = d.objs.Portal.Put(place, uint64(fd)) })
 	if err = errors.Join(err, put); err != nil {
 		return fmt.Errorf("giving the portal its connections: %w", err)
 	}

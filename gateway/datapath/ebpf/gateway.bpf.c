@@ -11,14 +11,9 @@
  * names the slot of its client. */
 #include "arp.h"
 #include "cache.h"
+#include "ip6.h"
 #include "pppoe.h"
-#include "preauth.h"
-
-/* expired reports whether the client's admission has expired. */
-static __always_inline int expired(const struct client *c, __u64 now)
-{
-	return c->until && now >= c->until;
-}
+#include "receive.h"
 
 /* drop_unleased handles a packet from an address of the LAN that is not leased. */
 static __always_inline int drop_unleased(struct __sk_buff *skb, const struct ethhdr *eth,
@@ -27,62 +22,6 @@ static __always_inline int drop_unleased(struct __sk_buff *skb, const struct eth
 	if (learn && ip->saddr != lan.gateway)
 		report_newcomer(skb, ip->saddr, eth->h_source);
 	return drop(skb, REASON_NOT_LEASED);
-}
-
-/* drop_unowned handles a packet for an address of the LAN that nobody leased. Where the stack would
- * look for its owner in the LAN it is dropped: whoever scans the LAN would otherwise fill the
- * neighbour table. The stack keeps what it would deliver here or send elsewhere. */
-__noinline int drop_unowned(struct __sk_buff *skb)
-{
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct iphdr *ip = data + ETH_HLEN;
-	struct bpf_fib_lookup fib;
-	long answer;
-
-	if ((void *)(ip + 1) > end)
-		return drop(skb, REASON_MALFORMED);
-	answer = route(skb, ip, &fib);
-	if ((answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) &&
-		fib.ifindex == lan.ifindex)
-		return drop(skb, REASON_NOT_LEASED);
-	return TC_ACT_OK;
-}
-
-/* may_receive reports whether a packet may go to a client that has an entry, and counts it. */
-static __always_inline int may_receive(struct __sk_buff *skb, const struct iphdr *ip, __u32 at,
-	const struct client *c, const void *end, __u64 now)
-{
-	if (c->state != STATE_ADMITTED || expired(c, now)) {
-		int ok = is_open_garden(ip->saddr, ports_of(ip, end).source, ip->protocol);
-
-		count(skb, ok ? REASON_GARDEN : REASON_BLOCKED);
-		return ok;
-	}
-	return within_limits(skb, at, c, on_wire(skb, ip, end), 0, now);
-}
-
-/* forward_across passes an admitted client's packet to another client, if that client may
- * receive it. Where the stack forwards, lan_out checks this. */
-static __always_inline int forward_across(struct __sk_buff *skb, const struct iphdr *ip, __u32 to,
-	const void *end, __u64 now)
-{
-	__u32 zero = 0;
-	const struct settings *s = bpf_map_lookup_elem(&gateway_settings, &zero);
-	const struct client *c = bpf_map_lookup_elem(&clients, &to);
-
-	if (!s || !c)
-		return TC_ACT_SHOT;
-	/* as the sender's; lan_out or what follows counts it as the receiver's */
-	count(skb, REASON_STACK);
-	if (c->state == STATE_NONE)
-		return drop_unowned(skb);
-	if (!may_redirect(s, now))
-		return TC_ACT_OK;
-	if (!may_receive(skb, ip, to, c, end, now))
-		return TC_ACT_SHOT;
-	set_judged(skb);
-	count(skb, REASON_STACK);
-	return TC_ACT_UNSPEC;
 }
 
 /* ip_in handles a packet from a client: session is the PPPoE session it came in, network order, or
@@ -167,17 +106,12 @@ static __always_inline int session_in(struct __sk_buff *skb)
 	return ip_in(skb, data, end, session);
 }
 
-static __always_inline int from_client(struct __sk_buff *skb)
+/* from_client handles a frame from a client, but those with IPv6. */
+__noinline int from_client(struct __sk_buff *skb)
 {
 	void *data, *end;
 	struct ethhdr *eth;
 
-	if (unlikely(skb->vlan_present)) {
-		if (skb->vlan_tci & VLAN_ID)
-			return pass(skb, REASON_TAGGED);
-		if (untag(skb))
-			return drop(skb, REASON_MALFORMED);
-	}
 	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end, eth = data;
 	if (unlikely((void *)(eth + 1) > end))
 		return drop(skb, REASON_MALFORMED);
@@ -215,13 +149,25 @@ static __always_inline int from_client(struct __sk_buff *skb)
 SEC("tc")
 int lan_in(struct __sk_buff *skb)
 {
+	int verdict;
+
 	clear_class(skb);
 	skb->cb[0] = 0;
 	if (lines && skb->mark == TOO_LONG) { /* cut_in's */
 		skb->mark = 0;
 		return verdict_for_kernel(skb, pass(skb, REASON_REJECTED));
 	}
-	return verdict_for_kernel(skb, write_window_after(skb, from_client(skb)));
+	if (unlikely(skb->vlan_present)) {
+		if (skb->vlan_tci & VLAN_ID)
+			return verdict_for_kernel(skb, pass(skb, REASON_TAGGED));
+		if (untag(skb))
+			return drop(skb, REASON_MALFORMED);
+	}
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		verdict = from_client6(skb);
+	else
+		verdict = from_client(skb);
+	return verdict_for_kernel(skb, write_window_after(skb, verdict));
 }
 
 /* is_martian reports whether the stack forwards no packet from this address (RFC 1812, 5.3.7):
@@ -248,7 +194,8 @@ static __always_inline const struct client *find_path_down(struct __sk_buff *skb
 	return c && c->state == STATE_ADMITTED && !c->session && !expired(c, now) ? c : 0;
 }
 
-static __always_inline int to_client(struct __sk_buff *skb)
+/* to_client handles a packet from the WAN, but those with IPv6. */
+__noinline int to_client(struct __sk_buff *skb)
 {
 	const struct settings *s;
 	const struct client *c;
@@ -260,8 +207,6 @@ static __always_inline int to_client(struct __sk_buff *skb)
 	struct flow_path flow;
 	__u64 now;
 
-	if (unlikely(skb->vlan_present) && ((skb->vlan_tci & VLAN_ID) || untag(skb)))
-		return TC_ACT_OK;
 	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 	eth = data, ip = data + ETH_HLEN;
 	if (unlikely(data + ETH_HLEN + sizeof(*ip) + sizeof(struct tcphdr) > end)) {
@@ -321,9 +266,17 @@ static __always_inline int to_client(struct __sk_buff *skb)
 SEC("tc")
 int wan_in(struct __sk_buff *skb)
 {
+	int verdict;
+
 	clear_class(skb);
 	skb->cb[0] = 0;
-	return verdict_for_kernel(skb, write_window_after(skb, to_client(skb)));
+	if (unlikely(skb->vlan_present) && ((skb->vlan_tci & VLAN_ID) || untag(skb)))
+		return verdict_for_kernel(skb, TC_ACT_OK);
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		verdict = ip6_down(skb);
+	else
+		verdict = to_client(skb);
+	return verdict_for_kernel(skb, write_window_after(skb, verdict));
 }
 
 /* is_own reports whether a packet is from this machine, because no interface received
@@ -360,6 +313,8 @@ static __always_inline int towards_client(struct __sk_buff *skb)
 
 	if (is_judged(skb))
 		return TC_ACT_OK;
+	if ((void *)(eth + 1) <= end && eth->h_proto == bpf_htons(ETH_P_IPV6))
+		return ip6_out(skb);
 	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
 		return TC_ACT_OK;
 	at = owner_place(ip->daddr);
@@ -420,6 +375,8 @@ int portal_lookup(struct bpf_sk_lookup *ctx)
 	struct bpf_sock *sk;
 	__u32 zero = 0, at;
 
+	if (ctx->family == AF_INET6 && ctx->protocol == IPPROTO_TCP && ctx->local_port == 80)
+		return portal_lookup6(ctx);
 	if (ctx->family != AF_INET || ctx->protocol != IPPROTO_TCP || ctx->local_port != 80 ||
 	    ctx->local_ip4 != lan.gateway)
 		return SK_PASS;

@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type gatewayAddr6 struct {
+	_    structs.HostLayout
+	High uint64
+	Low  uint64
+}
+
 type gatewayBuckets struct {
 	_     structs.HostLayout
 	Until [8]uint64
@@ -29,6 +35,13 @@ type gatewayCaller struct {
 	Addr uint32
 	Port uint16
 	Pad  uint16
+}
+
+type gatewayCaller6 struct {
+	_    structs.HostLayout
+	Addr gatewayAddr6
+	Port uint16
+	Pad  [3]uint16
 }
 
 type gatewayClient struct {
@@ -117,6 +130,21 @@ type gatewayFlowSettings struct {
 	Pad        uint32
 }
 
+type gatewayGarden6Port struct {
+	_        structs.HostLayout
+	Bits     uint32
+	Port     uint16
+	Protocol uint8
+	Pad      uint8
+	Addr     [16]uint8
+}
+
+type gatewayGarden6Prefix struct {
+	_    structs.HostLayout
+	Bits uint32
+	Addr [16]uint8
+}
+
 type gatewayGardenPort struct {
 	_        structs.HostLayout
 	Bits     uint32
@@ -144,6 +172,17 @@ type gatewayHop struct {
 	Dmac       [6]uint8
 	Smac       [6]uint8
 	Pad        uint32
+}
+
+type gatewayHop6 struct {
+	_          structs.HostLayout
+	Dst        gatewayAddr6
+	Until      uint64
+	Generation uint32
+	Ifindex    uint32
+	Mtu        uint32
+	Dmac       [6]uint8
+	Smac       [6]uint8
 }
 
 type gatewayLimits struct {
@@ -254,6 +293,19 @@ type gatewaySettings struct {
 	Epoch         uint64
 }
 
+type gatewaySettings6 struct {
+	_             structs.HostLayout
+	RedirectUntil uint64
+	Gateway       gatewayAddr6
+	Prefixes      [4]struct {
+		_    structs.HostLayout
+		Bits uint64
+		Mask uint64
+	}
+	On  uint32
+	Pad uint32
+}
+
 type gatewayShaping struct {
 	_     structs.HostLayout
 	Until uint64
@@ -313,11 +365,13 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	gatewayMapCalled           = "called"
+	gatewayMapCalled6          = "called6"
 	gatewayMapClientCounters   = "client_counters"
 	gatewayMapClientLimits     = "client_limits"
 	gatewayMapClientMeters     = "client_meters"
 	gatewayMapClientQueues     = "client_queues"
 	gatewayMapClients          = "clients"
+	gatewayMapClients6         = "clients6"
 	gatewayMapDevices          = "devices"
 	gatewayMapFlowPaths        = "flow_paths"
 	gatewayMapFlowSettings     = "flow_settings"
@@ -325,9 +379,14 @@ const (
 	gatewayMapFlowTallies      = "flow_tallies"
 	gatewayMapFlows            = "flows"
 	gatewayMapGarden           = "garden"
+	gatewayMapGarden6          = "garden6"
+	gatewayMapGarden6Ports     = "garden6_ports"
 	gatewayMapGardenPorts      = "garden_ports"
 	gatewayMapGatewaySettings  = "gateway_settings"
+	gatewayMapGatewaySettings6 = "gateway_settings6"
+	gatewayMapHeard6           = "heard6"
 	gatewayMapHops             = "hops"
+	gatewayMapHops6            = "hops6"
 	gatewayMapNetworks         = "networks"
 	gatewayMapNewSenders       = "new_senders"
 	gatewayMapNewcomers        = "newcomers"
@@ -418,33 +477,40 @@ type gatewayProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayMapSpecs struct {
-	Called          *ebpf.MapSpec `ebpf:"called"`
-	ClientCounters  *ebpf.MapSpec `ebpf:"client_counters"`
-	ClientLimits    *ebpf.MapSpec `ebpf:"client_limits"`
-	ClientMeters    *ebpf.MapSpec `ebpf:"client_meters"`
-	ClientQueues    *ebpf.MapSpec `ebpf:"client_queues"`
-	Clients         *ebpf.MapSpec `ebpf:"clients"`
-	Devices         *ebpf.MapSpec `ebpf:"devices"`
-	FlowPaths       *ebpf.MapSpec `ebpf:"flow_paths"`
-	FlowSettings    *ebpf.MapSpec `ebpf:"flow_settings"`
-	FlowTallied     *ebpf.MapSpec `ebpf:"flow_tallied"`
-	FlowTallies     *ebpf.MapSpec `ebpf:"flow_tallies"`
-	Flows           *ebpf.MapSpec `ebpf:"flows"`
-	Garden          *ebpf.MapSpec `ebpf:"garden"`
-	GardenPorts     *ebpf.MapSpec `ebpf:"garden_ports"`
-	GatewaySettings *ebpf.MapSpec `ebpf:"gateway_settings"`
-	Hops            *ebpf.MapSpec `ebpf:"hops"`
-	Networks        *ebpf.MapSpec `ebpf:"networks"`
-	NewSenders      *ebpf.MapSpec `ebpf:"new_senders"`
-	Newcomers       *ebpf.MapSpec `ebpf:"newcomers"`
-	Portal          *ebpf.MapSpec `ebpf:"portal"`
-	RateShaping     *ebpf.MapSpec `ebpf:"rate_shaping"`
-	Requests        *ebpf.MapSpec `ebpf:"requests"`
-	Senders         *ebpf.MapSpec `ebpf:"senders"`
-	Stats           *ebpf.MapSpec `ebpf:"stats"`
-	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
-	Ticks           *ebpf.MapSpec `ebpf:"ticks"`
-	WindowScales    *ebpf.MapSpec `ebpf:"window_scales"`
+	Called           *ebpf.MapSpec `ebpf:"called"`
+	Called6          *ebpf.MapSpec `ebpf:"called6"`
+	ClientCounters   *ebpf.MapSpec `ebpf:"client_counters"`
+	ClientLimits     *ebpf.MapSpec `ebpf:"client_limits"`
+	ClientMeters     *ebpf.MapSpec `ebpf:"client_meters"`
+	ClientQueues     *ebpf.MapSpec `ebpf:"client_queues"`
+	Clients          *ebpf.MapSpec `ebpf:"clients"`
+	Clients6         *ebpf.MapSpec `ebpf:"clients6"`
+	Devices          *ebpf.MapSpec `ebpf:"devices"`
+	FlowPaths        *ebpf.MapSpec `ebpf:"flow_paths"`
+	FlowSettings     *ebpf.MapSpec `ebpf:"flow_settings"`
+	FlowTallied      *ebpf.MapSpec `ebpf:"flow_tallied"`
+	FlowTallies      *ebpf.MapSpec `ebpf:"flow_tallies"`
+	Flows            *ebpf.MapSpec `ebpf:"flows"`
+	Garden           *ebpf.MapSpec `ebpf:"garden"`
+	Garden6          *ebpf.MapSpec `ebpf:"garden6"`
+	Garden6Ports     *ebpf.MapSpec `ebpf:"garden6_ports"`
+	GardenPorts      *ebpf.MapSpec `ebpf:"garden_ports"`
+	GatewaySettings  *ebpf.MapSpec `ebpf:"gateway_settings"`
+	GatewaySettings6 *ebpf.MapSpec `ebpf:"gateway_settings6"`
+	Heard6           *ebpf.MapSpec `ebpf:"heard6"`
+	Hops             *ebpf.MapSpec `ebpf:"hops"`
+	Hops6            *ebpf.MapSpec `ebpf:"hops6"`
+	Networks         *ebpf.MapSpec `ebpf:"networks"`
+	NewSenders       *ebpf.MapSpec `ebpf:"new_senders"`
+	Newcomers        *ebpf.MapSpec `ebpf:"newcomers"`
+	Portal           *ebpf.MapSpec `ebpf:"portal"`
+	RateShaping      *ebpf.MapSpec `ebpf:"rate_shaping"`
+	Requests         *ebpf.MapSpec `ebpf:"requests"`
+	Senders          *ebpf.MapSpec `ebpf:"senders"`
+	Stats            *ebpf.MapSpec `ebpf:"stats"`
+	Strangers        *ebpf.MapSpec `ebpf:"strangers"`
+	Ticks            *ebpf.MapSpec `ebpf:"ticks"`
+	WindowScales     *ebpf.MapSpec `ebpf:"window_scales"`
 }
 
 // gatewayVariableSpecs contains global variables before they are loaded into the kernel.
@@ -490,43 +556,52 @@ func (o *gatewayObjects) Close() error {
 //
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayMaps struct {
-	Called          *ebpf.Map `ebpf:"called"`
-	ClientCounters  *ebpf.Map `ebpf:"client_counters"`
-	ClientLimits    *ebpf.Map `ebpf:"client_limits"`
-	ClientMeters    *ebpf.Map `ebpf:"client_meters"`
-	ClientQueues    *ebpf.Map `ebpf:"client_queues"`
-	Clients         *ebpf.Map `ebpf:"clients"`
-	Devices         *ebpf.Map `ebpf:"devices"`
-	FlowPaths       *ebpf.Map `ebpf:"flow_paths"`
-	FlowSettings    *ebpf.Map `ebpf:"flow_settings"`
-	FlowTallied     *ebpf.Map `ebpf:"flow_tallied"`
-	FlowTallies     *ebpf.Map `ebpf:"flow_tallies"`
-	Flows           *ebpf.Map `ebpf:"flows"`
-	Garden          *ebpf.Map `ebpf:"garden"`
-	GardenPorts     *ebpf.Map `ebpf:"garden_ports"`
-	GatewaySettings *ebpf.Map `ebpf:"gateway_settings"`
-	Hops            *ebpf.Map `ebpf:"hops"`
-	Networks        *ebpf.Map `ebpf:"networks"`
-	NewSenders      *ebpf.Map `ebpf:"new_senders"`
-	Newcomers       *ebpf.Map `ebpf:"newcomers"`
-	Portal          *ebpf.Map `ebpf:"portal"`
-	RateShaping     *ebpf.Map `ebpf:"rate_shaping"`
-	Requests        *ebpf.Map `ebpf:"requests"`
-	Senders         *ebpf.Map `ebpf:"senders"`
-	Stats           *ebpf.Map `ebpf:"stats"`
-	Strangers       *ebpf.Map `ebpf:"strangers"`
-	Ticks           *ebpf.Map `ebpf:"ticks"`
-	WindowScales    *ebpf.Map `ebpf:"window_scales"`
+	Called           *ebpf.Map `ebpf:"called"`
+	Called6          *ebpf.Map `ebpf:"called6"`
+	ClientCounters   *ebpf.Map `ebpf:"client_counters"`
+	ClientLimits     *ebpf.Map `ebpf:"client_limits"`
+	ClientMeters     *ebpf.Map `ebpf:"client_meters"`
+	ClientQueues     *ebpf.Map `ebpf:"client_queues"`
+	Clients          *ebpf.Map `ebpf:"clients"`
+	Clients6         *ebpf.Map `ebpf:"clients6"`
+	Devices          *ebpf.Map `ebpf:"devices"`
+	FlowPaths        *ebpf.Map `ebpf:"flow_paths"`
+	FlowSettings     *ebpf.Map `ebpf:"flow_settings"`
+	FlowTallied      *ebpf.Map `ebpf:"flow_tallied"`
+	FlowTallies      *ebpf.Map `ebpf:"flow_tallies"`
+	Flows            *ebpf.Map `ebpf:"flows"`
+	Garden           *ebpf.Map `ebpf:"garden"`
+	Garden6          *ebpf.Map `ebpf:"garden6"`
+	Garden6Ports     *ebpf.Map `ebpf:"garden6_ports"`
+	GardenPorts      *ebpf.Map `ebpf:"garden_ports"`
+	GatewaySettings  *ebpf.Map `ebpf:"gateway_settings"`
+	GatewaySettings6 *ebpf.Map `ebpf:"gateway_settings6"`
+	Heard6           *ebpf.Map `ebpf:"heard6"`
+	Hops             *ebpf.Map `ebpf:"hops"`
+	Hops6            *ebpf.Map `ebpf:"hops6"`
+	Networks         *ebpf.Map `ebpf:"networks"`
+	NewSenders       *ebpf.Map `ebpf:"new_senders"`
+	Newcomers        *ebpf.Map `ebpf:"newcomers"`
+	Portal           *ebpf.Map `ebpf:"portal"`
+	RateShaping      *ebpf.Map `ebpf:"rate_shaping"`
+	Requests         *ebpf.Map `ebpf:"requests"`
+	Senders          *ebpf.Map `ebpf:"senders"`
+	Stats            *ebpf.Map `ebpf:"stats"`
+	Strangers        *ebpf.Map `ebpf:"strangers"`
+	Ticks            *ebpf.Map `ebpf:"ticks"`
+	WindowScales     *ebpf.Map `ebpf:"window_scales"`
 }
 
 func (m *gatewayMaps) Close() error {
 	return _GatewayClose(
 		m.Called,
+		m.Called6,
 		m.ClientCounters,
 		m.ClientLimits,
 		m.ClientMeters,
 		m.ClientQueues,
 		m.Clients,
+		m.Clients6,
 		m.Devices,
 		m.FlowPaths,
 		m.FlowSettings,
@@ -534,9 +609,14 @@ func (m *gatewayMaps) Close() error {
 		m.FlowTallies,
 		m.Flows,
 		m.Garden,
+		m.Garden6,
+		m.Garden6Ports,
 		m.GardenPorts,
 		m.GatewaySettings,
+		m.GatewaySettings6,
+		m.Heard6,
 		m.Hops,
+		m.Hops6,
 		m.Networks,
 		m.NewSenders,
 		m.Newcomers,

@@ -319,6 +319,7 @@ func (d *Datapath) pin(name string) error {
 		"client_meters": o.ClientMeters, "hops": o.Hops,
 		"gateway_settings": o.GatewaySettings, "stats": o.Stats, "garden": o.Garden, "garden_ports": o.GardenPorts,
 		"networks": o.Networks, "newcomers": o.Newcomers, "called": o.Called, "portal": o.Portal,
+		"clients6": o.Clients6, "garden6": o.Garden6, "garden6_ports": o.Garden6Ports, "called6": o.Called6,
 		"flow_tallies": o.FlowTallies, "flow_tallied": o.FlowTallied,
 	}[name]
 	for _, p := range d.places {

@@ -41,7 +41,16 @@ func (d *Datapath) running() datapath.Running {
 	return datapath.Running{
 		Forwarder: d, Wait: d.Wait, Portal: d.Portal, Requests: d.Requests, OpenPort: d.OpenPort, Moved: d.Moved,
 		Forget: d.Forget, Repairs: func() map[string]uint64 { return d.Repairs().Counts() }, Bypassed: d,
+		IPv6: d.ipv6(),
 	}
+}
+
+// ipv6 is what the data path does for a network with IPv6; nil: the network has none.
+func (d *Datapath) ipv6() datapath.IPv6 {
+	if !d.has6() {
+		return nil
+	}
+	return d
 }
 
 // Counts returns them by name.

@@ -8,6 +8,8 @@
 #define CALM_NS 20000000ULL   /* that packets may wait before senders are told */
 #define LEAST_NS 100000000ULL /* that any queue may be long */
 
+#include <linux/ipv6.h>
+
 #include "window.h"
 
 /* within_quota reports whether a client's quota of a direction, and that of both, are not used up. */
@@ -22,6 +24,17 @@ static __always_inline int within_quota(const struct limits *l, const struct cou
 #define ECN_MASK 3
 #define ECN_CE 3
 
+#define ECN6_SHIFT 4 /* IPv6's second byte has the lower half of the traffic class first */
+
+/* mark_congestion6 is mark_congestion for the first two bytes of an IPv6 header. */
+static __always_inline int mark_congestion6(__u8 *header)
+{
+	if (!(header[1] >> ECN6_SHIFT & ECN_MASK))
+		return 0;
+	header[1] |= ECN_CE << ECN6_SHIFT;
+	return 1;
+}
+
 /* mark_congestion marks a packet whose sender understands congestion marks (RFC 3168); 0: it
  * does not. */
 static __always_inline int mark_congestion(struct __sk_buff *skb)
@@ -30,7 +43,11 @@ static __always_inline int mark_congestion(struct __sk_buff *skb)
 	struct iphdr *ip = data + ETH_HLEN;
 	__u8 ecn;
 
-	if ((void *)(ip + 1) > end || !(ip->tos & ECN_MASK))
+	if ((void *)(ip + 1) > end)
+		return 0;
+	if (ip->version == 6)
+		return mark_congestion6((void *)ip);
+	if (!(ip->tos & ECN_MASK))
 		return 0;
 	ecn = ip->tos & ECN_MASK;
 	if (ecn == ECN_CE)
@@ -144,6 +161,24 @@ static __always_inline int may_overtake(struct queue *q, __u64 need, __u64 bytes
 	return 1;
 }
 
+/* hash_of6 is hash_of for a frame with an IPv6 packet. Packets with extension headers are one flow
+ * for each pair of addresses. */
+static __always_inline __u32 hash_of6(const void *data, const void *end)
+{
+	const struct ipv6hdr *ip = data + ETH_HLEN;
+	const __u32 *from = (const void *)&ip->saddr, *to = (const void *)&ip->daddr;
+	const struct ports *p = (const void *)(ip + 1);
+	__u32 hash;
+
+	if ((const void *)(p + 1) > end)
+		return 0;
+	hash = from[0] ^ from[1] ^ from[2] ^ from[3] ^ to[0] ^ to[1] ^ to[2] ^ to[3] ^ ip->nexthdr;
+	if (ip->nexthdr == IPPROTO_TCP || ip->nexthdr == IPPROTO_UDP)
+		hash ^= p->source ^ (__u32)p->dest << 16;
+	hash *= 0x9e3779b1;
+	return hash ^ hash >> 15;
+}
+
 /* hash_of is the number of a packet's flow. It has a place in each of two tables: that of
  * another flow is rarely the same in both. */
 static __always_inline __u32 hash_of(struct __sk_buff *skb)
@@ -153,6 +188,8 @@ static __always_inline __u32 hash_of(struct __sk_buff *skb)
 	__u32 hash = 0;
 	struct ports p;
 
+	if ((void *)(ip + 1) <= end && ip->version == 6)
+		return hash_of6(data, end);
 	if ((void *)(ip + 1) <= end) {
 		p = ports_of(ip, end);
 		hash = ip->saddr ^ ip->daddr ^ ip->protocol ^ p.source ^ (__u32)p.dest << 16;

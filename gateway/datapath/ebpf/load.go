@@ -127,6 +127,8 @@ func (d *Datapath) sizeMap(name string, m *ebpf.MapSpec) (pinned bool) {
 		if name == "client_counters" || name == "client_meters" {
 			m.Flags |= unix.BPF_F_MMAPABLE
 		}
+	case "clients6":
+		m.MaxEntries = mostAddrs6
 	case "strangers":
 		m.MaxEntries = d.net.Size()
 		return false
@@ -156,7 +158,8 @@ func (d *Datapath) sizeMap(name string, m *ebpf.MapSpec) (pinned bool) {
 		if !d.cfg.tallying() {
 			m.MaxEntries = unusedEntries // instead of those of a former daemon
 		}
-	case "hops", "gateway_settings", "stats", "garden", "garden_ports", "networks", "newcomers", "called", "portal":
+	case "hops", "gateway_settings", "stats", "garden", "garden_ports", "networks", "newcomers", "called", "portal",
+		"garden6", "garden6_ports", "called6":
 	default:
 		return false // only constant within one load
 	}

@@ -151,7 +151,7 @@ struct device {
 };
 
 /* Kinds of frames that a MAC address sends without a lease, each with a token bucket. */
-enum sending { SENDS_DHCP, PROBES, IS_NEW, SENDINGS };
+enum sending { SENDS_DHCP, PROBES, IS_NEW, SENDS_ND, SENDINGS };
 
 struct sender {
 	__u8 mac[6];
@@ -403,10 +403,10 @@ struct {
 	__type(value, __u32);
 } called SEC(".maps");
 
-/* The portal's listening socket. The kernel removes it when it is closed. */
+/* The portal's listening sockets, IPv4's and IPv6's. The kernel removes them when they are closed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2);
 	__type(key, __u32);
 	__type(value, __u64);
 } portal SEC(".maps");

@@ -63,6 +63,12 @@ static __always_inline __u64 clock_ns(void)
 	return t->ns;
 }
 
+/* expired reports whether the client's admission has expired. */
+static __always_inline int expired(const struct client *c, __u64 now)
+{
+	return c->until && now >= c->until;
+}
+
 /* set_judged marks a packet for lan_out, which lets it pass: judged and counted for its
  * receiver, or made by lan_in. The mark stays with the packet, its segments and its fragments,
  * and has no effect on routing. When a program behind ours ends the chain by TC_ACT_OK, the

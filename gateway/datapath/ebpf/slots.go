@@ -23,8 +23,8 @@ import (
 // would cost each packet a further look-up.
 //
 // The slot is the place of the address that the client was first known by. An entry has it as the distance from its own
-// place, which is 0 for that address. Entries of former versions have 0 there, and go on. IPv6 will have a hash table
-// of entries, which name slots in the same way.
+// place, which is 0 for that address. Entries of former versions have 0 there, and go on. IPv6 addresses are in a hash
+// table (clients6.go), whose entries name slots.
 
 // placeOf returns an address's index in the table of addresses.
 func (d *Datapath) placeOf(addr netip.Addr) (uint32, error) {
@@ -106,13 +106,16 @@ func (f *furtherPlaces) drop(slot, place uint32) {
 	}
 }
 
-// putEntry makes an entry that of all of a client's places, and takes the places that it had besides away. If that
-// blocks an admitted client, it waits some 10 ms for programs that have seen the old entry and not yet counted the
-// packet.
-func (d *Datapath) putEntry(slot uint32, places []uint32, entry gatewayClient) error {
+// putEntry makes an entry that of all of a client's places and IPv6 addresses, and takes those that it had besides
+// away. If that blocks an admitted client, it waits some 10 ms for programs that have seen the old entry and not yet
+// counted the packet.
+func (d *Datapath) putEntry(slot uint32, places []uint32, v6 []netip.Addr, entry gatewayClient) error {
 	left := slices.DeleteFunc(append([]uint32{slot}, d.furtherPlaces.get(slot)...),
 		func(place uint32) bool { return slices.Contains(places, place) })
-	blocked := false
+	blocked, err := d.putEntries6(slot, v6, entry)
+	if err != nil {
+		return err
+	}
 	for _, place := range places {
 		entry.SlotOffset = slot - place
 		before, err := d.swap(place, entry)

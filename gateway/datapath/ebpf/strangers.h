@@ -35,21 +35,20 @@ __noinline int spend(__u64 *used, __u64 cost, __u64 most)
 
 static const struct buckets unused;
 
-/* spend_work reports whether the client that has an address may have work done, and counts that. */
-__noinline int spend_work(__be32 addr, enum work kind)
+/* spend_work_of reports whether the client of a slot and a MAC address may have work done, and
+ * counts that. */
+__noinline int spend_work_of(__u32 slot, const struct device *mac, enum work kind)
 {
-	__u32 at = place(addr);
-	const struct client *c = bpf_map_lookup_elem(&clients, &at);
-	struct buckets *u = bpf_map_lookup_elem(&strangers, &at);
-	struct device key = {};
+	struct buckets *u = bpf_map_lookup_elem(&strangers, &slot);
+	struct device key;
 	__u64 i = kind;
 
 	asm volatile("" : "+r"(i)); /* one copy, whose bounds the verifier then knows */
-	if (!c || !u || i >= WORKS)
+	if (!mac || !u || i >= WORKS)
 		return 0;
+	key = *mac; /* before Linux 6.2 a key must be on the function's own stack */
 	if (!spend(&u->until[i], budgets[i].cost_ns, budgets[i].most_ns))
 		return 0;
-	__builtin_memcpy(key.mac, c->mac, ETH_ALEN);
 	u = bpf_map_lookup_elem(&devices, &key);
 	if (!u) {
 		bpf_map_update_elem(&devices, &key, &unused, BPF_NOEXIST);
@@ -58,6 +57,19 @@ __noinline int spend_work(__be32 addr, enum work kind)
 	if (!u)
 		return 0;
 	return spend(&u->until[i], budgets[i].cost_ns, budgets[i].most_ns);
+}
+
+/* spend_work is spend_work_of for the client that has an address. */
+__noinline int spend_work(__be32 addr, enum work kind)
+{
+	__u32 at = place(addr);
+	const struct client *c = bpf_map_lookup_elem(&clients, &at);
+	struct device key = {};
+
+	if (!c)
+		return 0;
+	__builtin_memcpy(key.mac, c->mac, ETH_ALEN);
+	return spend_work_of(at, &key, kind);
 }
 
 /* flow_of describes a packet as connection tracking would: ICMP by its type and identifier,

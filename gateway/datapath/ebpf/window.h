@@ -38,7 +38,9 @@ struct {
 	__type(value, struct scales);
 } window_scales SEC(".maps");
 
-/* tcp_of is the TCP header of a packet without IP options that is no fragment; NULL: it has
+#define IPV4_PLAIN 0x45 /* an IPv4 header's first byte: version 4, no options */
+
+/* tcp_of is the TCP header of an IPv4 packet without options that is no fragment; NULL: it has
  * none. */
 static __always_inline struct tcphdr *tcp_of(struct __sk_buff *skb, struct iphdr **ip)
 {
@@ -46,7 +48,7 @@ static __always_inline struct tcphdr *tcp_of(struct __sk_buff *skb, struct iphdr
 	struct tcphdr *tcp = data + ETH_HLEN + sizeof(struct iphdr);
 
 	*ip = data + ETH_HLEN;
-	if ((void *)(tcp + 1) > end || (*ip)->ihl != 5 || (*ip)->protocol != IPPROTO_TCP ||
+	if ((void *)(tcp + 1) > end || *(__u8 *)*ip != IPV4_PLAIN || (*ip)->protocol != IPPROTO_TCP ||
 		is_fragment(*ip))
 		return 0;
 	return tcp;

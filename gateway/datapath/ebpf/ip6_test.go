@@ -1,0 +1,202 @@
+package ebpf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
+)
+
+// IPv6 addresses of the tests' networks.
+var (
+	gateway6   = netip.MustParseAddr("2001:db8:1::1")
+	alice6     = netip.MustParseAddr("2001:db8:1::10")
+	alice6Temp = netip.MustParseAddr("2001:db8:1::a1ce")
+	aliceLocal = netip.MustParseAddr("fe80::ff:fe00:a")
+	server6    = netip.MustParseAddr("2001:db8:9::2")
+)
+
+// newNetwork6 is newNetwork with IPv6: the client's interface has aliceLocal, alice6 and alice6Temp.
+func newNetwork6(t testing.TB) network {
+	t.Helper()
+	n := newNetwork(t)
+	run(t, `sysctl -qw net.ipv6.conf.all.forwarding=1
+ip addr add 2001:db8:1::1/64 dev $lan nodad; ip addr add 2001:db8:9::1/64 dev $wan nodad
+ip netns exec $client sh -ec 'cd /proc/sys/net/ipv6/conf/c0; echo 0 >disable_ipv6; echo 0 >accept_ra; echo 0 >accept_dad
+ip addr flush dev c0 scope link
+for a in fe80::ff:fe00:a 2001:db8:1::10 2001:db8:1::a1ce; do ip addr replace $a/64 dev c0 nodad; done
+ip route replace default via 2001:db8:1::1 dev c0'
+ip netns exec $server sysctl -qw net.ipv6.conf.s0.disable_ipv6=0 net.ipv6.conf.s0.accept_ra=0
+ip -n $server addr add 2001:db8:9::2/64 dev s0 nodad; ip -n $server route add default via 2001:db8:9::1`, n.env()...)
+	return n
+}
+
+// open6 opens the data path with IPv6.
+func (n network) open6(t testing.TB, change ...func(*Config)) *Datapath {
+	t.Helper()
+	return n.open(t, append(change, func(cfg *Config) { cfg.Networks[0].Address6 = netip.PrefixFrom(gateway6, 64) })...)
+}
+
+// ping6 sends three echo requests from an address of the client's.
+func (n network) ping6(from netip.Addr) error {
+	_, err := try(`timeout 5 ip netns exec $client ping -6 -c 3 -i 0.05 -W 1 -q -I $from 2001:db8:9::2`,
+		append(n.env(), "from="+from.String())...)
+	return err
+}
+
+func (d *Datapath) redirecting6(t testing.TB) {
+	t.Helper()
+	netnstest.Await(t, "redirecting IPv6", func() error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.stackReason6 != "" {
+			return errors.New(d.stackReason6)
+		}
+		return nil
+	})
+}
+
+// TestIPv6IsOneClients: IPv4 and IPv6 addresses of a client are admitted, redirected and counted together, an address
+// that it loses is shut out, and the next daemon knows them all.
+func TestIPv6IsOneClients(t *testing.T) {
+	n := newNetwork6(t)
+	d := n.open6(t)
+	d.redirecting6(t)
+	c := datapath.Client{Addrs: []netip.Addr{alice, aliceLocal, alice6, alice6Temp}, MAC: aliceMAC, Admitted: true}
+	must(t, d.Set(c))
+	ping4 := `ip netns exec $client ping -c 3 -i 0.05 -W 1 -q -I 10.1.0.10 192.0.2.2`
+	must(t, n.ping6(alice6)) // the neighbours and hops are known from here on
+	run(t, ping4, n.env()...)
+	before, passed := counters(t, d, alice), d.packets(t)
+	must(t, n.ping6(alice6))
+	must(t, n.ping6(alice6Temp))
+	run(t, ping4, n.env()...)
+	got := counters(t, d, alice)
+	if up, down := got.UpPackets-before.UpPackets, got.DownPackets-before.DownPackets; up != 9 || down != 9 {
+		t.Errorf("counted %d up, %d down for nine echoes", up, down)
+	}
+	if bytes := got.UpBytes - before.UpBytes; bytes != 6*104+3*84 {
+		t.Errorf("counted %d bytes up, want six of 104 and three of 84", bytes)
+	}
+	if n := change(passed, d.packets(t))["forwarded"]; n < 12 { // each CPU asks for the hop itself
+		t.Errorf("%d of 18 packets were redirected", n)
+	}
+	c.Addrs = c.Addrs[:3]
+	must(t, d.Set(c))
+	if n.ping6(alice6Temp) == nil {
+		t.Error("an address that the client has lost is still admitted")
+	}
+	must(t, d.Close())
+	d = n.open6(t)
+	d.redirecting6(t)
+	must(t, n.ping6(alice6))
+	must(t, d.Remove(datapath.IDOf(alice)))
+	if n.ping6(alice6) == nil {
+		t.Error("a client that was removed still passes")
+	}
+	if out := run(t, "ip -6 neigh show dev $lan nud permanent", n.env()...); strings.TrimSpace(out) != "" {
+		t.Errorf("neighbour entries are left: %s", out)
+	}
+}
+
+// TestIPv6BeforeLogin: a client that is not admitted is refused at once, and reaches the portal whatever address it
+// asks for.
+func TestIPv6BeforeLogin(t *testing.T) {
+	n := newNetwork6(t)
+	d := n.open6(t)
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice, aliceLocal, alice6, alice6Temp}, MAC: aliceMAC}))
+	asked := servePortal6(t, d)
+	out, err := try(`timeout 10 ip netns exec $client curl -6 -sS -o /dev/null -w '%{http_code} %{remote_ip}' `+
+		`http://[2001:db8:9::2]/`, n.env()...)
+	if err != nil || out != "511 2001:db8:9::2" {
+		t.Errorf("HTTP before login: %q, %v", out, err)
+	}
+	if request := <-asked; !strings.HasPrefix(request, "GET / ") {
+		t.Errorf("the portal was asked %q", request)
+	}
+	const couldNotConnect = 7 // curl's exit status; 28: nothing answered
+	_, err = try(`timeout 10 ip netns exec $client curl -6 -sS --connect-timeout 8 https://[2001:db8:9::2]/`, n.env()...)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != couldNotConnect {
+		t.Errorf("HTTPS before login: %v, want it refused", err)
+	}
+	in(t, n.client, func() error {
+		c, err := net.Dial("udp6", "[2001:db8:9::2]:443")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		must(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+		if _, err := c.Write(bytes.Repeat([]byte{'x'}, 1200)); err != nil {
+			return err
+		}
+		if _, err = c.Read(make([]byte, 10)); !errors.Is(err, unix.EACCES) {
+			t.Errorf("QUIC before login: %v, want the error of ICMPv6's administratively prohibited", err)
+		}
+		return nil
+	})
+}
+
+// servePortal6 answers one request in the portal's place, and returns a channel that then has it.
+func servePortal6(t *testing.T, d *Datapath) <-chan string {
+	t.Helper()
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false) // which a socket map does not take
+	l, err := lc.Listen(t.Context(), "tcp6", "[::]:8080")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	must(t, d.Portal6(l.(*net.TCPListener)))
+	asked := make(chan string, 1)
+	go func() {
+		defer close(asked)
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		request := make([]byte, 100)
+		k, _ := c.Read(request)
+		asked <- string(request[:k])
+		fmt.Fprint(c, "HTTP/1.0 511 log in\r\n\r\n")
+	}()
+	return asked
+}
+
+// TestIPv6IsHeard: neighbour discovery, DHCPv6 and packets from unknown addresses reach the daemon, and packets with
+// others' addresses nobody.
+func TestIPv6IsHeard(t *testing.T) {
+	n := newNetwork6(t)
+	d := n.open6(t)
+	heard, err := d.Heard6()
+	must(t, err)
+	defer heard.Close()
+	if n.ping6(alice6) == nil {
+		t.Error("an address that nobody is known to have passes")
+	}
+	b := make([]byte, 2000)
+	for {
+		k, err := heard.Read(b)
+		must(t, err)
+		if k >= 54 && bytes.Equal(b[6:12], aliceMAC[:]) && bytes.Equal(b[22:38], alice6.AsSlice()) {
+			break
+		}
+	}
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob, alice6}, MAC: bobMAC, Admitted: true}))
+	run(t, "ip -n $client -6 neigh replace 2001:db8:1::1 lladdr 02:00:00:00:01:01 dev c0 nud permanent", n.env()...)
+	if n.ping6(alice6) == nil {
+		t.Error("a client passes with another's address")
+	}
+	if got := d.packets(t)["wrong-mac"]; got == 0 {
+		t.Error("packets with another's address are not counted")
+	}
+}

@@ -50,7 +50,7 @@ func (p *Portal) getAPI(w http.ResponseWriter, r *http.Request) {
 	answer := captivityOf(s, time.Now())
 	answer.VenueInfoURL = p.cfg.VenueURL
 	if p.cert != nil { // "MUST be accessed over TLS"
-		answer.UserPortalURL = p.base + "/"
+		answer.UserPortalURL = p.siteOf(peerOf(r)).base + "/"
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {

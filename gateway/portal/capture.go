@@ -20,9 +20,10 @@ const maxLink = 1024
 // field. Checking Host also keeps pages of other sites, whose names were made to resolve to the portal, from sending
 // requests as if they were the portal's own pages (DNS rebinding).
 func (p *Portal) captured(c *peer, r *http.Request) bool {
-	addr, hosts := p.cfg.Address, p.hosts
+	s := p.siteOf(c)
+	addr, hosts := s.addr, s.hosts
 	if c.secure {
-		addr, hosts = p.cfg.TLS.Address, p.tlsHosts
+		addr, hosts = s.secure, s.tlsHosts
 	}
 	return c.local != addr || !hosts[strings.ToLower(r.Host)]
 }
@@ -37,15 +38,16 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	base := p.base
+	s := p.siteOf(c)
+	base := s.base
 	host := cmp.Or(r.Host, c.local.String()) // HTTP/1.0 may have no Host
-	isOwn := p.hosts[strings.ToLower(host)] || p.bareHosts[strings.ToLower(host)]
+	isOwn := s.hosts[strings.ToLower(host)] || s.bareHosts[strings.ToLower(host)]
 	if isOwn {
 		host = "" // the client need not return to the portal after login
 		// Another resolver may give the portal's name another address, so that a redirect by name would lead here again. Who
 		// uses the address may have a resolver that does not know the name.
-		if p.cert == nil && (c.local.Addr() != p.cfg.Address.Addr() || !p.named(r.Host)) {
-			base = "http://" + authority(p.cfg.Address.Addr().String(), p.cfg.Address.Port(), httpPort)
+		if p.cert == nil && (c.local.Addr() != s.addr.Addr() || !p.named(r.Host)) {
+			base = s.plainBase()
 		}
 	}
 	probe := findProbe(host, r.URL.Path)

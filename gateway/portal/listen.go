@@ -17,7 +17,11 @@ func Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	lc := net.ListenConfig{
 		Control: func(_, _ string, c syscall.RawConn) error {
 			var set error
-			err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) })
+			level, option := unix.SOL_IP, unix.IP_TRANSPARENT
+			if addr.Addr().Is6() {
+				level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
+			}
+			err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), level, option, 1) })
 			if err == nil && set != nil {
 				err = fmt.Errorf("making it transparent (needs CAP_NET_ADMIN): %w", set)
 			}
@@ -28,7 +32,11 @@ func Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 		KeepAlive:       -1,
 	}
 	lc.SetMultipathTCP(false) // a data path cannot steer connections to a socket of that kind
-	l, err := lc.Listen(ctx, "tcp4", addr.String())
+	network := "tcp4"
+	if addr.Addr().Is6() {
+		network = "tcp6"
+	}
+	l, err := lc.Listen(ctx, network, addr.String())
 	if err != nil {
 		return nil, fmt.Errorf("listening for clients on %s: %w", addr, err)
 	}

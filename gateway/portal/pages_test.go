@@ -255,12 +255,12 @@ func TestHostNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.base != tt.base || p.APIURL() != "" {
-			t.Errorf("%s at %s: links begin with %q, API at %q; want %q and none", tt.name, tt.address, p.base, p.APIURL(),
+		if p.site4.base != tt.base || p.APIURL() != "" {
+			t.Errorf("%s at %s: links begin with %q, API at %q; want %q and none", tt.name, tt.address, p.site4.base, p.APIURL(),
 				tt.base)
 		}
 		for _, host := range tt.own {
-			if !p.hosts[host] {
+			if !p.site4.hosts[host] {
 				t.Errorf("%s at %s: Host %q is not its own", tt.name, tt.address, host)
 			}
 		}

@@ -25,7 +25,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -65,6 +64,8 @@ type Credentials = session.Credentials
 type Config struct {
 	// Address is the portal's own on the LAN, "10.1.0.1:8080"; IPv4.
 	Address netip.AddrPort
+	// Address6 is its IPv6 address, with the ports of Address and TLS; zero: IPv6 clients have no portal.
+	Address6 netip.Addr
 	// Name is a host name that clients resolve to Address, "portal.example"; empty: links use the address. The address
 	// always works.
 	Name string
@@ -133,11 +134,8 @@ type Portal struct {
 	terms []string  // paragraphs
 	forms formPages // login pages without the token
 
-	base      string          // of all links: "http://10.1.0.1:8080"
-	hosts     map[string]bool // Host fields of plain HTTP that mean the portal
-	tlsHosts  map[string]bool // and of https
-	bareHosts map[string]bool // and of plain HTTP to port 80
-	pageHints []header        // headers of every page
+	site4, site6 familySite // site6 is zero without Address6
+	pageHints    []header   // headers of every page
 }
 
 // header is a header field and its value as net/http keeps it, so that sending it costs no allocation.
@@ -162,7 +160,7 @@ func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 	}
 	cfg.setDefaults()
 	p := &Portal{cfg: cfg, sessions: sessions, auth: auth, log: cfg.Log, guard: cfg.Guard, tokens: tokens{cfg.Key}}
-	p.setBase()
+	p.setSites()
 	var err error
 	if p.pages, err = readPages(cfg.Templates); err != nil {
 		return nil, fmt.Errorf("portal: %w", err)
@@ -196,6 +194,9 @@ func (c *Config) check(auth Authenticator) error {
 		if c.TLS.Cert == "" || c.TLS.Key == "" {
 			bad("tls: name both the certificate's and the key's file")
 		}
+	}
+	if a := c.Address6; a.IsValid() && (!a.Is6() || a.Is4In6() || a.IsUnspecified()) {
+		bad("address %q: give an IPv6 address", a)
 	}
 	if !c.Methods.Login && !c.Methods.ClickThrough {
 		bad("no method to log in: turn on login or click-through")
@@ -276,45 +277,17 @@ func (p *Portal) host() string {
 	return p.cfg.Address.Addr().String()
 }
 
-// Ports of the two schemes.
-const httpPort, httpsPort = 80, 443
-
-// setBase computes the prefix of the portal's URLs and the Host fields that mean the portal.
-func (p *Portal) setBase() {
-	plain, secure := p.cfg.Address, p.cfg.TLS.Address
-	p.base = "http://" + authority(p.host(), plain.Port(), httpPort)
-	p.hosts = hostFields(p.cfg.Name, plain, httpPort)
-	p.bareHosts = hostFields(p.cfg.Name, netip.AddrPortFrom(plain.Addr(), httpPort), httpPort)
-	if p.cfg.TLS != (TLS{}) {
-		p.base = "https://" + authority(p.host(), secure.Port(), httpsPort)
-		p.tlsHosts = hostFields(p.cfg.Name, secure, httpsPort)
-	}
-}
-
-// authority is "host:port", without the scheme's default port.
-func authority(host string, port, schemePort uint16) string {
-	if port == schemePort {
-		return host
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(port)))
-}
-
-// hostFields returns the Host header fields that mean an address or name.
-func hostFields(name string, a netip.AddrPort, schemePort uint16) map[string]bool {
-	fields := map[string]bool{a.String(): true, authority(a.Addr().String(), a.Port(), schemePort): true}
-	if name != "" {
-		fields[authority(name, a.Port(), schemePort)] = true
-		fields[net.JoinHostPort(name, strconv.Itoa(int(a.Port())))] = true
-	}
-	return fields
-}
-
 // APIURL is the value of DHCP option 114 (RFC 8910, 2). It is empty without TLS, which devices require.
-func (p *Portal) APIURL() string {
-	if p.cert == nil {
+func (p *Portal) APIURL() string { return p.apiURL(&p.site4) }
+
+// APIURL6 is APIURL for clients of IPv6, in router advertisements and DHCPv6; empty also without an IPv6 address.
+func (p *Portal) APIURL6() string { return p.apiURL(&p.site6) }
+
+func (p *Portal) apiURL(s *familySite) string {
+	if p.cert == nil || !s.addr.IsValid() {
 		return ""
 	}
-	return p.base + apiPath
+	return s.base + apiPath
 }
 
 // routes returns the handlers of the portal's own paths. Captured requests are answered earlier.

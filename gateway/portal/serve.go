@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,23 +67,38 @@ func (p *Portal) Stats() Stats {
 // Run listens and serves until ctx ends. The data path should hand over connections only after Run has started: earlier
 // ones are refused.
 func (p *Portal) Run(ctx context.Context) error {
-	plain, err := Listen(ctx, p.cfg.Address)
+	var all Listeners
+	l, err := Listen(ctx, p.site4.addr)
 	if err != nil {
 		return err
 	}
-	var secure net.Listener
+	all.Plain = append(all.Plain, l)
 	if p.cert != nil {
-		if secure, err = Listen(ctx, p.cfg.TLS.Address); err != nil {
-			plain.Close()
+		if l, err = Listen(ctx, p.site4.secure); err != nil {
+			all.Close()
 			return err
 		}
+		all.Secure = append(all.Secure, l)
 	}
-	return p.Serve(ctx, plain, secure, nil)
+	return p.Serve(ctx, all)
 }
 
-// Serve serves connections of the listeners until ctx ends, which is no error, and closes them. secure is for https,
-// home for port 80 of the portal's address; both may be nil. All handlers have returned when Serve returns.
-func (p *Portal) Serve(ctx context.Context, plain, secure, home net.Listener) error {
+// Listeners are the sockets that the portal serves: of both families, or of one.
+type Listeners struct {
+	Plain  []net.Listener // HTTP
+	Secure []net.Listener // https
+}
+
+// Close closes the listeners that the portal has not closed itself.
+func (l Listeners) Close() {
+	for _, one := range slices.Concat(l.Plain, l.Secure) {
+		one.Close()
+	}
+}
+
+// Serve serves connections of the listeners until ctx ends, which is no error, and closes them. All handlers have
+// returned when Serve returns.
+func (p *Portal) Serve(ctx context.Context, all Listeners) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &connLimiter{
@@ -100,7 +116,7 @@ func (p *Portal) Serve(ctx context.Context, plain, secure, home net.Listener) er
 			visits.Done()
 		}
 	}
-	listeners, err := p.limited(ctx, c, plain, secure, home)
+	listeners, err := p.limited(ctx, c, all)
 	if err != nil {
 		return fmt.Errorf("serving the portal: %w", err)
 	}
@@ -134,27 +150,22 @@ func (p *Portal) Serve(ctx context.Context, plain, secure, home net.Listener) er
 
 // limited returns what the server listens to: the listeners within the limits, and idle connections. On error they are
 // closed.
-func (p *Portal) limited(
-	ctx context.Context, c *connLimiter, plain, secure, home net.Listener,
-) ([]net.Listener, error) {
+func (p *Portal) limited(ctx context.Context, c *connLimiter, all Listeners) ([]net.Listener, error) {
 	idle, err := newIdleConns(c)
 	listeners := []net.Listener{idle}
-	for _, l := range []net.Listener{plain, secure, home} {
-		switch {
-		case l == nil:
-			continue
-		case err != nil:
-			l.Close()
-			continue
-		}
+	if err != nil {
+		all.Close()
+		return listeners, err
+	}
+	for i, l := range slices.Concat(all.Plain, all.Secure) {
 		limited := &limitedListener{Listener: l, limiter: c, idle: idle, ctx: ctx,
 			rejected: func() { p.counters.refused.Add(1) }}
-		if l == secure {
+		if i >= len(all.Plain) {
 			limited.tls = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: p.cert.get}
 		}
 		listeners = append(listeners, limited)
 	}
-	return listeners, err
+	return listeners, nil
 }
 
 // server returns an HTTP/1 server: captured requests are HTTP/1, and HTTP/2 would only add attack surface for three
@@ -225,9 +236,10 @@ func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // toTLS redirects a plain HTTP request to https. A form's content is discarded: its password has crossed the network in
 // plain text, which must not appear to work.
 func (p *Portal) toTLS(w http.ResponseWriter, r *http.Request) {
-	target := p.base + "/"
+	base := p.siteOf(peerOf(r)).base
+	target := base + "/"
 	if r.Method == http.MethodGet && r.URL.Path == "/login" {
-		target = p.base + "/login"
+		target = base + "/login"
 		if link, ok := parseLink(r.URL.Query().Get("url")); ok {
 			target = withLink(target, link)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -52,7 +53,7 @@ func TestServeSaysWhatFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := p.Serve(t.Context(), l, nil, nil); err == nil {
+	if err := p.Serve(t.Context(), Listeners{Plain: []net.Listener{l}}); err == nil {
 		t.Error("Serve on a closed listener returned no error")
 	}
 }

@@ -180,14 +180,16 @@ func start(t testing.TB, cfg Config) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var secure net.Listener
+	listeners := Listeners{Plain: []net.Listener{plain}}
 	if p.cert != nil {
-		if secure, err = Listen(ctx, tlsAddr); err != nil {
+		secure, err := Listen(ctx, tlsAddr)
+		if err != nil {
 			t.Fatal(err)
 		}
+		listeners.Secure = append(listeners.Secure, secure)
 	}
 	served := make(chan error)
-	go func() { served <- p.Serve(ctx, plain, secure, nil) }()
+	go func() { served <- p.Serve(ctx, listeners) }()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-served; err != nil {

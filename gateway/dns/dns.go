@@ -27,6 +27,7 @@ import (
 // Config is the configuration of a Server. Listen and Upstreams are required.
 type Config struct {
 	Listen    netip.AddrPort   // UDP and TCP, an address of the gateway; port 0: any
+	Listen6   netip.AddrPort   // of IPv6, with a port of its own; zero: it serves IPv4 alone
 	Interface string           // only queries that arrive there are answered; empty: on any interface
 	Clients   []netip.Prefix   // only their queries are answered; empty: all clients'
 	Upstreams []netip.AddrPort // in the order of preference
@@ -44,8 +45,9 @@ type Config struct {
 	// Never are prefixes that no name can open, in addition to private and special ones: the gateway's own addresses.
 	NeverOpen []netip.Prefix
 
-	Local map[string]netip.Addr // names answered here: the portal's own
-	IPv6  bool                  // false: AAAA queries get an empty answer, because clients' IPv6 is blocked
+	Local  map[string]netip.Addr // names answered here: the portal's own
+	Local6 map[string]netip.Addr // and their IPv6 addresses
+	IPv6   bool                  // false: AAAA queries get an empty answer, because clients' IPv6 is blocked
 
 	// Who returns a client's hardware address, zero if unknown, and whether a session admits it; nil: every client is
 	// admitted. It is called for each query.
@@ -131,13 +133,15 @@ type policy struct {
 	ports     []portGarden
 	probes    garden
 	local     map[string]netip.Addr // by canonical name
+	local6    map[string]netip.Addr // of names in local
 	open      []netip.Prefix
 	neverOpen []netip.Prefix
 	ipv6      bool
 }
 
 func newPolicy(c Config) (*policy, error) {
-	p := &policy{local: map[string]netip.Addr{}, open: c.Open, neverOpen: c.NeverOpen, ipv6: c.IPv6}
+	p := &policy{local: map[string]netip.Addr{}, local6: map[string]netip.Addr{}, open: c.Open, neverOpen: c.NeverOpen,
+		ipv6: c.IPv6}
 	var err error
 	if p.garden, err = newGarden(c.Garden); err != nil {
 		return nil, err
@@ -157,6 +161,12 @@ func newPolicy(c Config) (*policy, error) {
 			return nil, fmt.Errorf("dns: local name %q must be a domain name, and %s its IPv4 address", name, addr)
 		}
 		p.local[miekg.CanonicalName(name)] = addr
+	}
+	for name, addr := range c.Local6 {
+		if !domain(name) || !addr.Is6() || addr.Is4In6() {
+			return nil, fmt.Errorf("dns: local name %q must be a domain name, and %s its IPv6 address", name, addr)
+		}
+		p.local6[miekg.CanonicalName(name)] = addr
 	}
 	return p, nil
 }
@@ -218,12 +228,18 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("2001::/32"), // Teredo and 6to4 have IPv4 addresses in theirs, which may be private
+	netip.MustParsePrefix("2002::/16"),
 }
+
+// global6 has the IPv6 addresses that are global (RFC 4291, section 2.5.4, as IANA gives them out).
+var global6 = netip.MustParsePrefix("2000::/3")
 
 // openable reports whether the address of a garden name may be opened: a name must not open the LAN or the gateway (DNS
 // rebinding).
 func (p *policy) openable(addr netip.Addr) bool {
 	in := func(n netip.Prefix) bool { return n.Contains(addr) }
-	return addr.Is4() && addr.IsGlobalUnicast() && !addr.IsPrivate() &&
+	global := addr.Is4() && addr.IsGlobalUnicast() && !addr.IsPrivate() || p.ipv6 && global6.Contains(addr)
+	return global &&
 		!slices.ContainsFunc(special, in) && !slices.ContainsFunc(p.neverOpen, in) && !slices.ContainsFunc(p.open, in)
 }

@@ -20,16 +20,8 @@ func (p *policy) screen(raw []byte) (query, reply *miekg.Msg) {
 	}
 	question := q.Question[0]
 	name := miekg.CanonicalName(question.Name)
-	if addr, local := p.local[name]; local {
-		r := respond(q, miekg.RcodeSuccess)
-		r.Authoritative = true
-		if question.Qtype == miekg.TypeA {
-			r.Answer = []miekg.RR{&miekg.A{
-				Hdr: miekg.RR_Header{Name: question.Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: localTTL},
-				A:   addr.AsSlice(),
-			}}
-		}
-		return nil, r
+	if _, local := p.local[name]; local {
+		return nil, p.localReply(q, name)
 	}
 	switch {
 	case question.Qtype == miekg.TypeAAAA && !p.ipv6:
@@ -40,6 +32,21 @@ func (p *policy) screen(raw []byte) (query, reply *miekg.Msg) {
 		return nil, respond(q, miekg.RcodeSuccess)
 	}
 	return q, nil
+}
+
+// localReply returns the reply to a query for one of the gateway's own names.
+func (p *policy) localReply(q *miekg.Msg, name string) *miekg.Msg {
+	r := respond(q, miekg.RcodeSuccess)
+	r.Authoritative = true
+	question := q.Question[0]
+	head := miekg.RR_Header{Name: question.Name, Rrtype: question.Qtype, Class: miekg.ClassINET, Ttl: localTTL}
+	switch addr6, has6 := p.local6[name]; {
+	case question.Qtype == miekg.TypeA:
+		r.Answer = []miekg.RR{&miekg.A{Hdr: head, A: p.local[name].AsSlice()}}
+	case question.Qtype == miekg.TypeAAAA && has6:
+		r.Answer = []miekg.RR{&miekg.AAAA{Hdr: head, AAAA: addr6.AsSlice()}}
+	}
+	return r
 }
 
 // fault returns why a query is not forwarded, as an rcode.
@@ -163,23 +170,29 @@ func (p *policy) replyFor(q, answer *miekg.Msg) (*miekg.Msg, []opening) {
 func (p *policy) learn(question miekg.Question, answer []miekg.RR) (open []opening) {
 	name := miekg.CanonicalName(question.Name)
 	ports := p.gardenPorts(name)
-	if question.Qtype != miekg.TypeA || len(ports) == 0 {
+	if question.Qtype != miekg.TypeA && question.Qtype != miekg.TypeAAAA || len(ports) == 0 {
 		return nil
 	}
 	for _, d := range ports {
 		for _, a := range addressesOf(name, answer) {
-			if addr, ok := netip.AddrFromSlice(a.A.To4()); ok && (d.shut || p.openable(addr)) {
-				open = append(open, opening{addr, time.Duration(a.Hdr.Ttl) * time.Second, d})
+			if d.shut || p.openable(a.addr) {
+				open = append(open, opening{a.addr, a.ttl, d})
 			}
 		}
 	}
 	return open
 }
 
-// addressesOf returns the addresses of a name in an answer.
-func addressesOf(name string, answer []miekg.RR) []*miekg.A {
+// address is an address of an answer, and for how long it is good.
+type address struct {
+	addr netip.Addr
+	ttl  time.Duration
+}
+
+// addressesOf returns the addresses of a name in an answer, of either family.
+func addressesOf(name string, answer []miekg.RR) []address {
 	for range maxChain {
-		var found []*miekg.A
+		var found []address
 		next := ""
 		for _, rr := range answer {
 			if h := rr.Header(); h.Class != miekg.ClassINET || miekg.CanonicalName(h.Name) != name {
@@ -189,7 +202,13 @@ func addressesOf(name string, answer []miekg.RR) []*miekg.A {
 			case *miekg.CNAME:
 				next = miekg.CanonicalName(rr.Target)
 			case *miekg.A:
-				found = append(found, rr)
+				if addr, ok := netip.AddrFromSlice(rr.A.To4()); ok {
+					found = append(found, address{addr, time.Duration(rr.Hdr.Ttl) * time.Second})
+				}
+			case *miekg.AAAA:
+				if addr, ok := netip.AddrFromSlice(rr.AAAA.To16()); ok && !addr.Is4In6() {
+					found = append(found, address{addr, time.Duration(rr.Hdr.Ttl) * time.Second})
+				}
 			}
 		}
 		if len(found) > 0 || next == "" {

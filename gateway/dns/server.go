@@ -33,8 +33,7 @@ type Server struct {
 	policy       *policy
 	opener       Opener
 	upstreams    upstreams
-	udp          *net.UDPConn
-	tcp          net.Listener
+	sockets      []sockets
 	queries      *limiter
 	conns        *limiter
 	budgets      *budgets
@@ -81,27 +80,52 @@ func New(cfg Config, o Opener) (*Server, error) {
 	return s, nil
 }
 
-// listen opens both sockets, with the same port.
+// sockets are those of an address.
+type sockets struct {
+	udp *net.UDPConn
+	tcp net.Listener
+}
+
+// listen opens the sockets of the addresses.
 func (s *Server) listen() error {
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		if s.cfg.Interface == "" {
-			return nil
+	for _, addr := range []netip.AddrPort{s.cfg.Listen, s.cfg.Listen6} {
+		if !addr.IsValid() {
+			continue
 		}
-		err2 := c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), s.cfg.Interface) })
+		both, err := s.openSockets(addr)
+		if err != nil {
+			s.closeSockets()
+			return fmt.Errorf("serving DNS on %s: %w%s", addr, err, hint(err))
+		}
+		s.sockets = append(s.sockets, both)
+	}
+	return nil
+}
+
+// openSockets opens the sockets of an address, with the same port.
+func (s *Server) openSockets(addr netip.AddrPort) (sockets, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		err2 := c.Control(func(fd uintptr) {
+			if s.cfg.Interface != "" {
+				err = unix.BindToDevice(int(fd), s.cfg.Interface)
+			}
+			if addr.Addr().Is6() { // the kernel may still look whether another host has it (RFC 4862, 5.4)
+				err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_FREEBIND, 1))
+			}
+		})
 		return errors.Join(err, err2)
 	}}
 	ctx := context.Background()
-	tcp, err := lc.Listen(ctx, "tcp", s.cfg.Listen.String())
+	tcp, err := lc.Listen(ctx, "tcp", addr.String())
 	if err != nil {
-		return fmt.Errorf("serving DNS on %s: %w%s", s.cfg.Listen, err, hint(err))
+		return sockets{}, err
 	}
 	udp, err := lc.ListenPacket(ctx, "udp", tcp.Addr().String())
 	if err != nil {
 		tcp.Close()
-		return fmt.Errorf("serving DNS on %s: %w%s", s.cfg.Listen, err, hint(err))
+		return sockets{}, err
 	}
-	s.tcp, s.udp = tcp, udp.(*net.UDPConn)
-	return nil
+	return sockets{udp.(*net.UDPConn), tcp}, nil
 }
 
 func hint(err error) string {
@@ -111,9 +135,9 @@ func hint(err error) string {
 	return ""
 }
 
-// Addr is the server's address, for UDP and TCP.
+// Addr is the server's first address, for UDP and TCP.
 func (s *Server) Addr() netip.AddrPort {
-	return s.udp.LocalAddr().(*net.UDPAddr).AddrPort()
+	return s.sockets[0].udp.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
 // Run serves until ctx ends or Close is called, closes the sockets and waits for queries in progress. It may be called
@@ -127,8 +151,10 @@ func (s *Server) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.closeSockets)()
 
 	var wg sync.WaitGroup
-	wg.Go(func() { s.serveUDP(ctx, &wg) })
-	wg.Go(func() { s.serveTCP(ctx, &wg) })
+	for _, at := range s.sockets {
+		wg.Go(func() { s.serveUDP(ctx, at.udp, &wg) })
+		wg.Go(func() { s.serveTCP(ctx, at.tcp, &wg) })
+	}
 	wg.Wait()
 	return nil
 }
@@ -142,17 +168,19 @@ func (s *Server) Close() error {
 }
 
 func (s *Server) closeSockets() {
-	s.udp.Close()
-	s.tcp.Close()
+	for _, at := range s.sockets {
+		at.udp.Close()
+		at.tcp.Close()
+	}
 }
 
 // serveUDP reads queries. It answers what needs no upstream at once, and starts a goroutine of wg for each other query
-// within the limits. It is the only reader, so a device that sends more than it may is dropped before its messages are
-// decoded.
-func (s *Server) serveUDP(ctx context.Context, wg *sync.WaitGroup) {
+// within the limits. It is the only reader of its socket, so a device that sends more than it may is dropped before its
+// messages are decoded.
+func (s *Server) serveUDP(ctx context.Context, socket *net.UDPConn, wg *sync.WaitGroup) {
 	buf := make([]byte, maxQuery)
 	for ctx.Err() == nil {
-		n, from, err := s.udp.ReadFromUDPAddrPort(buf)
+		n, from, err := socket.ReadFromUDPAddrPort(buf)
 		if err != nil {
 			s.pause(ctx, err)
 			continue
@@ -167,7 +195,7 @@ func (s *Server) serveUDP(ctx context.Context, wg *sync.WaitGroup) {
 		q, reply := s.screen(buf[:n], replySize)
 		if q == nil {
 			if reply != nil {
-				s.udp.WriteToUDPAddrPort(reply, from)
+				socket.WriteToUDPAddrPort(reply, from)
 			}
 			continue
 		}
@@ -175,16 +203,16 @@ func (s *Server) serveUDP(ctx context.Context, wg *sync.WaitGroup) {
 			wg.Go(func() {
 				reply := s.forward(ctx, q, replySize(q))
 				leave(len(reply))
-				s.udp.WriteToUDPAddrPort(reply, from) // a client that is gone asks no more
+				socket.WriteToUDPAddrPort(reply, from) // a client that is gone asks no more
 			})
 		}
 	}
 }
 
 // serveTCP accepts connections and starts a goroutine of wg for each that is within the limits.
-func (s *Server) serveTCP(ctx context.Context, wg *sync.WaitGroup) {
+func (s *Server) serveTCP(ctx context.Context, socket net.Listener, wg *sync.WaitGroup) {
 	for ctx.Err() == nil {
-		conn, err := s.tcp.Accept()
+		conn, err := socket.Accept()
 		if err != nil {
 			s.pause(ctx, err)
 			continue

@@ -74,6 +74,26 @@ func ownAddress(v any) (netip.Prefix, error) {
 	return p, nil
 }
 
+// ownAddress6 reads the gateway's IPv6 address with the length of its network. Clients make addresses of their own of
+// prefixes of 64 bits only (RFC 4862, 5.5.3 and RFC 4291, 2.5.1).
+func ownAddress6(v any) (netip.Prefix, error) {
+	s, _ := v.(string)
+	p, err := netip.ParsePrefix(s)
+	a := p.Addr()
+	switch {
+	case err != nil || !a.Is6() || a.Is4In6() || a.IsMulticast() || a.IsLinkLocalUnicast() || a.IsLoopback() ||
+		a.IsUnspecified():
+		return netip.Prefix{}, fmt.Errorf(
+			`must be the gateway's IPv6 address with the network's length, such as "2001:db8:1::1/64", not %s`, strict.Show(v))
+	case p.Bits() != 64:
+		return netip.Prefix{}, fmt.Errorf(
+			"must be a network of /64, not /%d: clients make their addresses of prefixes of this length only", p.Bits())
+	case a == p.Masked().Addr():
+		return netip.Prefix{}, fmt.Errorf("must be a host's address, and %s is the network itself: use %s/64", a, a.Next())
+	}
+	return p, nil
+}
+
 // lastOf returns a network's last address, the broadcast address.
 func lastOf(p netip.Prefix) netip.Addr {
 	b := p.Addr().As4()

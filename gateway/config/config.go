@@ -90,6 +90,7 @@ type Config struct {
 type LAN struct {
 	Interface string
 	Address   netip.Prefix // the gateway's own, with the network's length: 10.1.0.1/16
+	Address6  netip.Prefix // the same of IPv6, 2001:db8:1::1/64; zero: clients have no IPv6
 }
 
 // Network is the LAN's network.
@@ -139,7 +140,7 @@ type Reservation struct {
 type DNS struct {
 	Mode       string // Server or External
 	Upstreams  []netip.AddrPort
-	AnswerAAAA bool // false: AAAA queries get an empty answer, because IPv6 is blocked
+	AnswerAAAA bool // false: AAAA queries get an empty answer, because clients have no IPv6
 }
 
 // Garden is what clients reach before they log in.

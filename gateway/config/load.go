@@ -201,6 +201,9 @@ func isPublic(path string) bool {
 
 // complete fills in values that follow from other keys.
 func (c *Config) complete() {
+	if !c.IsSet("dns.answer_aaaa") {
+		c.DNS.AnswerAAAA = c.LAN.Address6.IsValid()
+	}
 	ownAddr := c.LAN.Address.Addr()
 	if c.DHCP.Mode == Server {
 		if len(c.DHCP.Pools) == 0 {

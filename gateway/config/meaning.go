@@ -22,6 +22,9 @@ var meanings = map[string]meaning{
 	"lan.address": {unset: required, text: "the gateway's address there, with the network's length. The interface " +
 		"must have it already; with `tun` it must not have it " +
 		"([data paths](../data-paths.md#tun))"},
+	"lan.address6": {unset: "none: clients have no IPv6", text: "the gateway's IPv6 address there, with the length 64. " +
+		"The interface must have it already. Clients make addresses of their own of this prefix " +
+		"([IPv6](../ipv6.md)); with `ebpf` alone"},
 	"wan.interface": {unset: required, text: "interface that clients are forwarded to"},
 
 	"dhcp.mode": {text: "`\"server\"`: gatewayd leases addresses. `\"external\"`: [another program on this " +
@@ -39,7 +42,8 @@ var meanings = map[string]meaning{
 	"dns.mode": {text: "`\"server\"`: gatewayd answers clients. `\"external\"`: another program on this " +
 		"machine does, on the gateway's address"},
 	"dns.upstreams":   {unset: required, text: "upstream resolvers, in order of preference"},
-	"dns.answer_aaaa": {text: "whether clients get IPv6 addresses in answers"},
+	"dns.answer_aaaa": {text: "whether clients get IPv6 addresses in answers. With `lan.address6` they do where the key " +
+		"is not set"},
 
 	"garden.domains": {text: "names that clients reach before login, in any script, with a dot at the end or without. " +
 		"`\"*.example.org\"` is all below it"},

@@ -64,7 +64,7 @@ type survey struct {
 func check(cfg *config.Config, running int) []Finding {
 	s := &survey{Config: cfg, running: running}
 	for _, part := range []func(){
-		s.folders, s.interfaces, s.bridged, s.address, s.path, s.garden, s.gardenAddresses, s.payload,
+		s.folders, s.interfaces, s.bridged, s.address, s.ipv6, s.path, s.garden, s.gardenAddresses, s.payload,
 		s.translation, s.ownPorts, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
 		part()
 	}
@@ -165,12 +165,40 @@ func wholeOf(dev *net.Interface) (name, kind string) {
 // address checks that the LAN's interface has the gateway's address, unless a device of the data path has it.
 func (s *survey) address() {
 	if s.lan != nil && !kindOf(s.Config).OwnAddress && !s.port {
-		s.refuse(checkAddress(s.lan, s.LAN.Address))
+		s.refuse(checkAddress(s.lan, "lan.address", s.LAN.Address))
 	}
 }
 
-// checkAddress checks that the LAN's interface has the gateway's address.
-func checkAddress(lan *net.Interface, ownPrefix netip.Prefix) error {
+// ipv6 checks what clients' IPv6 needs of the machine.
+func (s *survey) ipv6() {
+	if s.lan == nil || s.wan == nil || !s.LAN.Address6.IsValid() || s.port {
+		return
+	}
+	if ipv6Setting(s.lan.Name, "disable_ipv6") != "0" {
+		s.addFinding(Refusal, "%s: IPv6 is off at %s: %s", s.LineOf("lan.address6"), s.lan.Name,
+			quote.Command("sysctl", "-w", "net.ipv6.conf."+s.lan.Name+".disable_ipv6=0"))
+		return
+	}
+	s.refuse(checkAddress(s.lan, "lan.address6", s.LAN.Address6))
+	if ipv6Setting("all", "forwarding") != "1" {
+		s.addFinding(Refusal, "%s: the kernel forwards no IPv6, and only the machine as a whole can: %s",
+			s.LineOf("lan.address6"), quote.Command("sysctl", "-w", "net.ipv6.conf.all.forwarding=1"))
+	}
+	if ipv6Setting(s.wan.Name, "accept_ra") == "1" {
+		s.addFinding(Warning, "%s: a machine that forwards takes no default route from router advertisements: where the "+
+			"provider sends them, %s", s.LineOf("wan.interface"),
+			quote.Command("sysctl", "-w", "net.ipv6.conf."+s.wan.Name+".accept_ra=2"))
+	}
+}
+
+// ipv6Setting reads a setting below net.ipv6.conf; "": the kernel has none.
+func ipv6Setting(dev, key string) string {
+	value, _ := os.ReadFile(filepath.Join("/proc/sys/net/ipv6/conf", dev, key))
+	return strings.TrimSpace(string(value))
+}
+
+// checkAddress checks that the LAN's interface has the gateway's address of a key.
+func checkAddress(lan *net.Interface, key string, ownPrefix netip.Prefix) error {
 	addrs, err := lan.Addrs()
 	if err != nil {
 		return fmt.Errorf("reading the addresses of %s: %w", lan.Name, err)
@@ -179,7 +207,7 @@ func checkAddress(lan *net.Interface, ownPrefix netip.Prefix) error {
 	if slices.ContainsFunc(addrs, has) {
 		return nil
 	}
-	return fmt.Errorf("%s does not have lan.address %s: %s", lan.Name, ownPrefix, quote.Command("ip", "addr", "add",
+	return fmt.Errorf("%s does not have %s %s: %s", lan.Name, key, ownPrefix, quote.Command("ip", "addr", "add",
 		ownPrefix.String(), "dev", lan.Name))
 }
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/arp"
+	"github.com/gateweigh/gateweigh/gateway/bindings"
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
@@ -69,6 +70,8 @@ type gateway struct {
 	ident       *ident.Server
 	identWatch  *ident.ConnWatch // of ident
 	nat         *nat.NAT
+	bindings    *bindings.Server // who has which IPv6 address
+	addresses6  addresses6
 
 	portless budget.OncePerMinute // messages of clients without ports
 
@@ -120,6 +123,7 @@ func (g *gateway) parts() []part {
 		{"dhcp", g.openDHCP},
 		{"leases of others", g.openRenewal},
 		{"dns", g.openDNS},
+		{"IPv6", g.openIPv6}, // after what it advertises
 		{"metrics", g.openMetrics},
 		{"bridges", func(context.Context) (opened, error) { return opened{run: g.watchBridges}, nil }},
 		{"memory", func(context.Context) (opened, error) { return opened{run: giveBack}, nil }},
@@ -201,9 +205,9 @@ func (g *gateway) openDHCP(context.Context) (o opened, err error) {
 		return o, nil
 	}
 	c := g.dhcpConfig()
-	if g.dhcp, err = dhcp.New(c, leases{g.table}); errors.Is(err, statefile.ErrDamaged) {
+	if g.dhcp, err = dhcp.New(c, leases{g}); errors.Is(err, statefile.ErrDamaged) {
 		if err = g.setAside(c.Path, err, "leases begin anew"); err == nil {
-			g.dhcp, err = dhcp.New(c, leases{g.table})
+			g.dhcp, err = dhcp.New(c, leases{g})
 		}
 	}
 	if err != nil {
@@ -327,7 +331,7 @@ func (g *gateway) takeUp(all []dhcp.Lease) error {
 		if _, known := g.table.Get(l.Addr); known {
 			continue
 		}
-		if err := (leases{g.table}).Leased(l.MAC[:], l.Addr, l.Hostname, l.End); err != nil {
+		if err := (leases{g}).Leased(l.MAC[:], l.Addr, l.Hostname, l.End); err != nil {
 			return fmt.Errorf("taking up the lease of %s: %w", l.Addr, err)
 		}
 	}

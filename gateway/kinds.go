@@ -98,8 +98,9 @@ func clientInterface(cfg *config.Config) string {
 
 // networksOf returns the networks with clients.
 func networksOf(cfg *config.Config) []datapath.Network {
-	return []datapath.Network{
-		{Name: "lan", Interface: cfg.LAN.Interface, Address: cfg.LAN.Address, Address6: cfg.LAN.Address6}}
+	l := cfg.LAN
+	return []datapath.Network{{Name: "lan", Interface: l.Interface, Address: l.Address, Address6: l.Address6,
+		Inbound6: l.Inbound6}}
 }
 
 // claimed returns the gateway's claims on its interfaces: for itself alone, or shared with other gateways.

@@ -95,6 +95,13 @@ func (g *gateway) dnsConfig() dns.Config {
 	if cfg.Portal.Enabled && cfg.Portal.Name != "" {
 		out.Local[cfg.Portal.Name] = cfg.LAN.Address.Addr()
 	}
+	if own := cfg.LAN.Address6; own.IsValid() {
+		out.Listen6 = netip.AddrPortFrom(own.Addr(), 53)
+		out.Clients, out.NeverOpen = append(out.Clients, own.Masked()), append(out.NeverOpen, own.Masked())
+		if cfg.Portal.Enabled && cfg.Portal.Name != "" {
+			out.Local6 = map[string]netip.Addr{cfg.Portal.Name: own.Addr()}
+		}
+	}
 	return out
 }
 
@@ -147,7 +154,8 @@ func (g *gateway) openPortal() (err error) {
 func (g *gateway) portalConfig(key []byte) portal.Config {
 	p, addr := g.cfg.Portal, g.cfg.LAN.Address.Addr()
 	cfg := portal.Config{
-		Address: netip.AddrPortFrom(addr, p.Port), Name: p.Name, Terms: p.Terms, Title: p.Title,
+		Address: netip.AddrPortFrom(addr, p.Port), Address6: g.cfg.LAN.Address6.Addr(), Name: p.Name,
+		Terms: p.Terms, Title: p.Title,
 		SuccessURL: p.SuccessURL, Templates: p.Templates, Key: key, Guard: &g.guard, Log: g.log,
 		Methods: portal.Methods{
 			Login:        g.cfg.Auth.Has(config.MethodUsers) || g.cfg.Auth.Has(config.MethodRADIUS),
@@ -160,52 +168,52 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 	return cfg
 }
 
-// listeners are the portal's listeners: for plain HTTP, for https where there is a certificate, and at homePort.
-type listeners struct{ plain, secure, homePort80 net.Listener }
-
 // listenPortal opens the portal's listeners and has the data path hand over clients' connections.
 func (g *gateway) listenPortal(ctx context.Context) (o opened, err error) {
 	if g.portal == nil {
 		return o, nil
 	}
-	d := &listeners{}
-	o.close = d.close
-	if err := d.open(ctx, g.cfg, g.homeListens); err != nil {
+	var all portal.Listeners
+	o.close = func() error { all.Close(); return nil }
+	if err := openListeners(ctx, g.cfg, g.homeListens, &all); err != nil {
 		return o, fmt.Errorf("portal: %w", err)
 	}
 	if g.dp.Portal != nil {
-		if err := g.dp.Portal(d.plain.(syscall.Conn)); err != nil {
+		if err := g.dp.Portal(all.Plain[0].(syscall.Conn)); err != nil {
 			return o, fmt.Errorf("portal: %w", err)
 		}
 	}
-	o.run = func(ctx context.Context) error { return g.portal.Serve(ctx, d.plain, d.secure, d.homePort80) }
+	if g.cfg.LAN.Address6.IsValid() {
+		if err := g.dp.IPv6.Portal6(all.Plain[1].(syscall.Conn)); err != nil {
+			return o, fmt.Errorf("portal: %w", err)
+		}
+	}
+	o.run = func(ctx context.Context) error { return g.portal.Serve(ctx, all) }
 	return o, nil
 }
 
-func (d *listeners) open(ctx context.Context, cfg *config.Config, home bool) error {
+// openListeners opens the portal's listeners, first those of plain HTTP that captured connections go to: of IPv4, and
+// of IPv6. home adds those at webPort.
+func openListeners(ctx context.Context, cfg *config.Config, home bool, all *portal.Listeners) error {
+	addrs := []netip.Addr{cfg.LAN.Address.Addr()}
+	if cfg.LAN.Address6.IsValid() {
+		addrs = append(addrs, cfg.LAN.Address6.Addr())
+	}
 	p := cfg.Portal
 	for _, l := range []struct {
 		wanted bool
 		port   uint16
-		at     *net.Listener
-	}{{true, p.Port, &d.plain}, {p.TLSCert != "", p.TLSPort, &d.secure}, {home, webPort, &d.homePort80}} {
-		if !l.wanted {
-			continue
-		}
-		open, err := portal.Listen(ctx, netip.AddrPortFrom(cfg.LAN.Address.Addr(), l.port))
-		if err != nil {
-			return err
-		}
-		*l.at = open
-	}
-	return nil
-}
-
-// close closes the listeners that the portal has not closed itself.
-func (d *listeners) close() error {
-	for _, l := range []net.Listener{d.plain, d.secure, d.homePort80} {
-		if l != nil {
-			l.Close()
+		list   *[]net.Listener
+	}{{true, p.Port, &all.Plain}, {home, webPort, &all.Plain}, {p.TLSCert != "", p.TLSPort, &all.Secure}} {
+		for _, addr := range addrs {
+			if !l.wanted {
+				continue
+			}
+			open, err := portal.Listen(ctx, netip.AddrPortFrom(addr, l.port))
+			if err != nil {
+				return err
+			}
+			*l.list = append(*l.list, open)
 		}
 	}
 	return nil
@@ -231,14 +239,19 @@ func keptKey(path string, size int) ([]byte, error) {
 }
 
 // leases tells the table of sessions about DHCP's leases.
-type leases struct{ table *session.Table }
+type leases struct{ g *gateway }
 
 func (l leases) Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, end time.Time) error {
-	return l.table.Lease(session.Key{MAC: datapath.MAC(mac), Addr: addr}, hostname, end)
+	key := session.Key{MAC: datapath.MAC(mac), Addr: addr}
+	err := l.g.table.Lease(key, hostname, end)
+	if err == nil {
+		l.g.leased6(key)
+	}
+	return err
 }
 
 func (l leases) Released(mac net.HardwareAddr, addr netip.Addr) error {
-	return l.table.Forget(session.Key{MAC: datapath.MAC(mac), Addr: addr})
+	return l.g.table.Forget(session.Key{MAC: datapath.MAC(mac), Addr: addr})
 }
 
 // WriteTemplates writes the portal's built-in pages to a folder, to be changed, and returns the files' paths.

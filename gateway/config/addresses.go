@@ -94,6 +94,17 @@ func ownAddress6(v any) (netip.Prefix, error) {
 	return p, nil
 }
 
+// network6 reads an IPv6 network, or one address.
+var network6 = strict.AcceptText(`an IPv6 network such as "2001:db8:7::/48"`, func(s string) (netip.Prefix, bool) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		var a netip.Addr
+		a, err = netip.ParseAddr(s)
+		p = netip.PrefixFrom(a, 128)
+	}
+	return p, err == nil && p.Addr().Is6() && !p.Addr().Is4In6() && p.Addr().Zone() == "" && p == p.Masked()
+})
+
 // lastOf returns a network's last address, the broadcast address.
 func lastOf(p netip.Prefix) netip.Addr {
 	b := p.Addr().As4()

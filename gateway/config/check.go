@@ -395,6 +395,9 @@ func (k *checker) checkDatapath() {
 		k.report("dhcp.mode",
 			`"external" is not possible with datapath.kind = %q: no other program hears the LAN's clients`, kind.Kind)
 	}
+	if !k.IsSet("lan.address6") {
+		k.refuseUnused("clients have no IPv6 without lan.address6", "lan.inbound6")
+	}
 	if k.LAN.Address6.IsValid() && !kind.IPv6 {
 		able := datapath.Names(func(t datapath.Traits) bool { return t.IPv6 })
 		k.report("lan.address6", "is not possible with datapath.kind = %q: its clients have no IPv6; kinds that have it: %s",

@@ -91,6 +91,8 @@ type LAN struct {
 	Interface string
 	Address   netip.Prefix // the gateway's own, with the network's length: 10.1.0.1/16
 	Address6  netip.Prefix // the same of IPv6, 2001:db8:1::1/64; zero: clients have no IPv6
+	// Inbound6 are networks outside whose hosts reach clients by IPv6 unasked.
+	Inbound6 []netip.Prefix
 }
 
 // Network is the LAN's network.

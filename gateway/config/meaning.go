@@ -25,6 +25,9 @@ var meanings = map[string]meaning{
 	"lan.address6": {unset: "none: clients have no IPv6", text: "the gateway's IPv6 address there, with the length 64. " +
 		"The interface must have it already. Clients make addresses of their own of this prefix " +
 		"([IPv6](../ipv6.md)); with `ebpf` alone"},
+	"lan.inbound6": {unset: "nobody", text: "networks outside whose hosts reach clients by IPv6 unasked. What " +
+		"others send passes only while the client has lately sent a packet of the same connection (RFC 6092). " +
+		"`[\"::/0\"]`: everybody"},
 	"wan.interface": {unset: required, text: "interface that clients are forwarded to"},
 
 	"dhcp.mode": {text: "`\"server\"`: gatewayd leases addresses. `\"external\"`: [another program on this " +
@@ -41,7 +44,7 @@ var meanings = map[string]meaning{
 
 	"dns.mode": {text: "`\"server\"`: gatewayd answers clients. `\"external\"`: another program on this " +
 		"machine does, on the gateway's address"},
-	"dns.upstreams":   {unset: required, text: "upstream resolvers, in order of preference"},
+	"dns.upstreams": {unset: required, text: "upstream resolvers, in order of preference"},
 	"dns.answer_aaaa": {text: "whether clients get IPv6 addresses in answers. With `lan.address6` they do where the key " +
 		"is not set"},
 

@@ -39,6 +39,8 @@ var Families = []Family{
 		LabelValue{"rate", "dropped: beyond the client's rate"},
 		LabelValue{"quota", "dropped: beyond the client's quota"},
 		LabelValue{"malformed", "dropped: lengths do not fit header or frame"},
+		LabelValue{"unasked", "dropped: by IPv6 from outside, without a packet of the client's before it ([`lan.inbound6`]" +
+			"(gatewayd-keys.md#lan))"},
 		LabelValue{"throttled", "dropped: beyond a [budget](../gateway.md#budgets-before-login) of a client before login, " +
 			"of ARP, or of DHCP requests"},
 		LabelValue{"tagged", "frames of a VLAN, left to the kernel; `ebpf` only"},

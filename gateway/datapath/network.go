@@ -17,6 +17,9 @@ type Network struct {
 	Interface string       // Ethernet, without a VLAN tag of its own
 	Address   netip.Prefix // the gateway's IPv4 address in it, with the network's length, LargestLAN or longer
 	Address6  netip.Prefix // its IPv6 address, with the length of the network's prefix; zero: clients have no IPv6
+	// Inbound6 are networks outside whose hosts may reach clients by IPv6 unasked. Others' packets pass only where the
+	// client has sent one of the same connection.
+	Inbound6 []netip.Prefix
 }
 
 // Prefix is the network's, without the gateway's address.

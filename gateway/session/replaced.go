@@ -75,3 +75,21 @@ func (t *Table) displace(s Session) error {
 	_, err := t.replace(c, &next, UserRequest, t.clock.now())
 	return err
 }
+
+// Keys returns the clients that have a MAC address, the one with the oldest lease first.
+func (t *Table) Keys(mac datapath.MAC) (keys []Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var oldest tableTime
+	for c := t.macs[mac]; c != nil; c = c.nextOfMAC {
+		if c.state == "" {
+			continue
+		}
+		keys = append(keys, c.key)
+		if len(keys) == 1 || c.leasedAt < oldest {
+			oldest = c.leasedAt
+			keys[0], keys[len(keys)-1] = keys[len(keys)-1], keys[0]
+		}
+	}
+	return keys
+}

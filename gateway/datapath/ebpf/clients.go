@@ -247,6 +247,7 @@ var reasonNames = map[gatewayReason]string{
 	gatewayReasonREASON_MALFORMED:      "malformed",
 	gatewayReasonREASON_TAGGED:         "tagged",
 	gatewayReasonREASON_OVERFLOW:       "overflow",
+	gatewayReasonREASON_UNASKED:        "unasked",
 	gatewayReasonREASON_THROTTLED:      "throttled",
 }
 

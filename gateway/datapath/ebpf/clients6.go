@@ -139,6 +139,12 @@ func (d *Datapath) begin6() error {
 	if !d.has6() {
 		return nil
 	}
+	for _, prefix := range d.net.Inbound6 {
+		key := gatewayGarden6Prefix{Bits: uint32(prefix.Bits()), Addr: prefix.Masked().Addr().As16()}
+		if err := d.objs.Inbound6.Put(key, uint8(1)); err != nil {
+			return fmt.Errorf("letting %s in: %w", prefix, err)
+		}
+	}
 	d.settings6.On, d.settings6.Gateway = 1, key6(d.net.Address6.Addr())
 	return d.SetPrefixes6([]netip.Prefix{d.net.Address6})
 }

@@ -19,6 +19,15 @@ type gatewayAddr6 struct {
 	Low  uint64
 }
 
+type gatewayAsked6Key struct {
+	_          structs.HostLayout
+	Client     gatewayAddr6
+	Remote     gatewayAddr6
+	ClientPort uint16
+	RemotePort uint16
+	Protocol   uint32
+}
+
 type gatewayBuckets struct {
 	_     structs.HostLayout
 	Until [8]uint64
@@ -267,8 +276,9 @@ const (
 	gatewayReasonREASON_MALFORMED      gatewayReason = 15
 	gatewayReasonREASON_TAGGED         gatewayReason = 16
 	gatewayReasonREASON_OVERFLOW       gatewayReason = 17
-	gatewayReasonREASON_THROTTLED      gatewayReason = 18
-	gatewayReasonREASON_COUNT          gatewayReason = 19
+	gatewayReasonREASON_UNASKED        gatewayReason = 18
+	gatewayReasonREASON_THROTTLED      gatewayReason = 19
+	gatewayReasonREASON_COUNT          gatewayReason = 20
 )
 
 type gatewayScales struct {
@@ -364,6 +374,7 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	gatewayMapAsked6           = "asked6"
 	gatewayMapCalled           = "called"
 	gatewayMapCalled6          = "called6"
 	gatewayMapClientCounters   = "client_counters"
@@ -387,6 +398,7 @@ const (
 	gatewayMapHeard6           = "heard6"
 	gatewayMapHops             = "hops"
 	gatewayMapHops6            = "hops6"
+	gatewayMapInbound6         = "inbound6"
 	gatewayMapNetworks         = "networks"
 	gatewayMapNewSenders       = "new_senders"
 	gatewayMapNewcomers        = "newcomers"
@@ -477,6 +489,7 @@ type gatewayProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayMapSpecs struct {
+	Asked6           *ebpf.MapSpec `ebpf:"asked6"`
 	Called           *ebpf.MapSpec `ebpf:"called"`
 	Called6          *ebpf.MapSpec `ebpf:"called6"`
 	ClientCounters   *ebpf.MapSpec `ebpf:"client_counters"`
@@ -500,6 +513,7 @@ type gatewayMapSpecs struct {
 	Heard6           *ebpf.MapSpec `ebpf:"heard6"`
 	Hops             *ebpf.MapSpec `ebpf:"hops"`
 	Hops6            *ebpf.MapSpec `ebpf:"hops6"`
+	Inbound6         *ebpf.MapSpec `ebpf:"inbound6"`
 	Networks         *ebpf.MapSpec `ebpf:"networks"`
 	NewSenders       *ebpf.MapSpec `ebpf:"new_senders"`
 	Newcomers        *ebpf.MapSpec `ebpf:"newcomers"`
@@ -556,6 +570,7 @@ func (o *gatewayObjects) Close() error {
 //
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayMaps struct {
+	Asked6           *ebpf.Map `ebpf:"asked6"`
 	Called           *ebpf.Map `ebpf:"called"`
 	Called6          *ebpf.Map `ebpf:"called6"`
 	ClientCounters   *ebpf.Map `ebpf:"client_counters"`
@@ -579,6 +594,7 @@ type gatewayMaps struct {
 	Heard6           *ebpf.Map `ebpf:"heard6"`
 	Hops             *ebpf.Map `ebpf:"hops"`
 	Hops6            *ebpf.Map `ebpf:"hops6"`
+	Inbound6         *ebpf.Map `ebpf:"inbound6"`
 	Networks         *ebpf.Map `ebpf:"networks"`
 	NewSenders       *ebpf.Map `ebpf:"new_senders"`
 	Newcomers        *ebpf.Map `ebpf:"newcomers"`
@@ -594,6 +610,7 @@ type gatewayMaps struct {
 
 func (m *gatewayMaps) Close() error {
 	return _GatewayClose(
+		m.Asked6,
 		m.Called,
 		m.Called6,
 		m.ClientCounters,
@@ -617,6 +634,7 @@ func (m *gatewayMaps) Close() error {
 		m.Heard6,
 		m.Hops,
 		m.Hops6,
+		m.Inbound6,
 		m.Networks,
 		m.NewSenders,
 		m.Newcomers,

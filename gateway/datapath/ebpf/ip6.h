@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "asked6.h"
 #include "preauth6.h"
 
 /* hear6 has the daemon hear a frame, or its beginning. It returns 0 where it does not. */
@@ -104,6 +105,7 @@ static __always_inline int forward_up6(struct __sk_buff *skb, struct ethhdr *eth
 		return TC_ACT_SHOT;
 	if (way == WAY6_LAN)
 		return across6(skb, ip, s, end, now);
+	note_asked6(skb);
 	if (way == WAY6_STACK || now >= s->redirect_until || !may_bypass_stack6(skb, ip, h->mtu, end))
 		return pass(skb, REASON_STACK);
 	return readdress6(skb, eth, ip, h->dmac, h->smac, h->ifindex);
@@ -245,6 +247,8 @@ __noinline int ip6_down(struct __sk_buff *skb)
 	if (!c->session && unlikely(c->state == STATE_ADMITTED && !expired(c, now) &&
 		!may_bypass_stack6(skb, ip, common->lan_mtu, end)))
 		return TC_ACT_OK; /* also what is too long: the stack says so (RFC 4443, 3.2) */
+	if (c->state == STATE_ADMITTED && unlikely(!may_enter6(skb)))
+		return drop(skb, REASON_UNASKED);
 	if (!may_receive6(skb, ip, c, end, now))
 		return TC_ACT_SHOT;
 	set_judged(skb);
@@ -282,6 +286,8 @@ __noinline int ip6_out(struct __sk_buff *skb)
 		return TC_ACT_OK;
 	if (!c)
 		return drop(skb, REASON_NOT_LEASED);
+	if (admitted && skb->ingress_ifindex != lan.ifindex && !may_enter6(skb))
+		return drop(skb, REASON_UNASKED);
 	if (!may_receive6(skb, ip, c, end, now))
 		return TC_ACT_SHOT;
 	if (mac_at(eth->h_dest) != mac_at(c->mac))

@@ -200,3 +200,42 @@ func TestIPv6IsHeard(t *testing.T) {
 		t.Error("packets with another's address are not counted")
 	}
 }
+
+// TestIPv6NothingUnasked: from outside comes only what a client has asked for, errors about it, and what the
+// configuration lets in.
+func TestIPv6NothingUnasked(t *testing.T) {
+	n := newNetwork6(t)
+	c := datapath.Client{Addrs: []netip.Addr{alice, aliceLocal, alice6, alice6Temp}, MAC: aliceMAC, Admitted: true}
+	d := n.open6(t)
+	must(t, d.Set(c))
+	pingIn := func() error {
+		_, err := try("timeout 5 ip netns exec $server ping -6 -c 2 -i 0.2 -W 1 -q 2001:db8:1::10", n.env()...)
+		return err
+	}
+	if pingIn() == nil || d.packets(t)["unasked"] == 0 {
+		t.Errorf("the server reaches a client unasked; packets %v", d.packets(t))
+	}
+	must(t, n.ping6(alice6))
+	if pingIn() == nil {
+		t.Error("the server's own ping passes after the client's")
+	}
+	in(t, n.client, func() error { // the server's error about a closed port comes in
+		conn, err := net.Dial("udp6", "[2001:db8:9::2]:9")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		must(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+		if _, err := conn.Write([]byte("x")); err != nil {
+			return err
+		}
+		if _, err = conn.Read(make([]byte, 10)); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("a datagram to a closed port: %v", err)
+		}
+		return nil
+	})
+	must(t, d.Close())
+	outside := []netip.Prefix{netip.MustParsePrefix("2001:db8:9::/64")}
+	d = n.open6(t, func(cfg *Config) { cfg.Networks[0].Inbound6 = outside })
+	must(t, pingIn())
+}

@@ -320,6 +320,7 @@ func (d *Datapath) pin(name string) error {
 		"gateway_settings": o.GatewaySettings, "stats": o.Stats, "garden": o.Garden, "garden_ports": o.GardenPorts,
 		"networks": o.Networks, "newcomers": o.Newcomers, "called": o.Called, "portal": o.Portal,
 		"clients6": o.Clients6, "garden6": o.Garden6, "garden6_ports": o.Garden6Ports, "called6": o.Called6,
+		"asked6":       o.Asked6,
 		"flow_tallies": o.FlowTallies, "flow_tallied": o.FlowTallied,
 	}[name]
 	for _, p := range d.places {

@@ -127,8 +127,6 @@ func (d *Datapath) sizeMap(name string, m *ebpf.MapSpec) (pinned bool) {
 		if name == "client_counters" || name == "client_meters" {
 			m.Flags |= unix.BPF_F_MMAPABLE
 		}
-	case "clients6":
-		m.MaxEntries = mostAddrs6
 	case "strangers":
 		m.MaxEntries = d.net.Size()
 		return false
@@ -158,12 +156,26 @@ func (d *Datapath) sizeMap(name string, m *ebpf.MapSpec) (pinned bool) {
 		if !d.cfg.tallying() {
 			m.MaxEntries = unusedEntries // instead of those of a former daemon
 		}
-	case "hops", "gateway_settings", "stats", "garden", "garden_ports", "networks", "newcomers", "called", "portal",
-		"garden6", "garden6_ports", "called6":
+	case "hops", "gateway_settings", "stats", "garden", "garden_ports", "networks", "newcomers", "called", "portal":
 	default:
-		return false // only constant within one load
+		return d.sizeMap6(name, m)
 	}
 	return true
+}
+
+// sizeMap6 is sizeMap for maps of IPv6; others are only constant within one load.
+func (d *Datapath) sizeMap6(name string, m *ebpf.MapSpec) (pinned bool) {
+	switch name {
+	case "clients6":
+		m.MaxEntries = mostAddrs6
+		return true
+	case "asked6":
+		if !d.has6() {
+			m.MaxEntries = unusedEntries
+		}
+		return true
+	}
+	return name == "garden6" || name == "garden6_ports" || name == "called6"
 }
 
 // spec returns the programs and maps to load, with constants and map sizes filled in.

@@ -38,6 +38,7 @@ enum reason {
 	REASON_MALFORMED,
 	REASON_TAGGED,         /* of a VLAN: another network on the same wire, left to the stack */
 	REASON_OVERFLOW,       /* for the DHCP server, which is behind */
+	REASON_UNASKED,        /* by IPv6 from outside, and the client did not ask for it */
 	REASON_THROTTLED,      /* beyond what a client may ask before login, or a DHCP client at all */
 	REASON_COUNT,
 };

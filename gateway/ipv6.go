@@ -1,0 +1,240 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/bindings"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/routeradv"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Clients make their IPv6 addresses themselves, of the prefix that router advertisements tell them. Package bindings
+// learns which client has which address. A client of the session table, known by its IPv4 address, has the addresses of
+// its MAC address as further ones. So they are admitted, limited and counted with it.
+//
+//	data path ── heard ──▶ routeradv (solicitations) ──▶ advertisements
+//	                 └───▶ bindings ── Bound, Gone ──▶ addresses6 ── Extend, Withdraw ──▶ session table
+type addresses6 struct {
+	mu    sync.Mutex
+	bound map[datapath.MAC][]netip.Addr // guarded by mu; those that no client has yet included
+}
+
+// How long prefixes and the router are good for (RFC 4861, section 6.2.1).
+const (
+	prefixValid     = 24 * time.Hour
+	prefixPreferred = 4 * time.Hour
+	routerLifetime  = 30 * time.Minute
+	resolverTime    = 30 * time.Minute
+)
+
+// openIPv6 learns clients' IPv6 addresses and advertises the prefix, where the network has one.
+func (g *gateway) openIPv6(context.Context) (o opened, err error) {
+	lan := g.cfg.LAN
+	if !lan.Address6.IsValid() {
+		return o, nil
+	}
+	local, err := linkLocal(lan.Interface)
+	if err != nil {
+		return o, err
+	}
+	heard, err := listen6(g.dp.IPv6)
+	if err != nil {
+		return o, err
+	}
+	g.bindings, err = bindings.Open(bindings.Config{
+		Interface: lan.Interface, Source: local, Frames: heard.neighbours.open, Log: g.log,
+		Rules: bindings.Rules{
+			MayUse: func(_ bindings.Anchor, addr netip.Addr) bool {
+				return lan.Address6.Masked().Contains(addr) && addr != lan.Address6.Addr()
+			},
+			IsOwn:    func(addr netip.Addr) bool { return addr == local },
+			Known:    func(a bindings.Anchor) bool { return len(g.table.Keys(a.MAC)) > 0 },
+			LastSeen: g.seen6,
+		},
+		Bound: func(a bindings.Anchor, addr netip.Addr) { g.bound6(a.MAC, addr) },
+		Gone:  func(a bindings.Anchor, addr netip.Addr) { g.gone6(a.MAC, addr) },
+		Rogue: g.rogue6, Store: savedAddresses{g.table},
+	})
+	if err != nil {
+		return o, errors.Join(err, heard.Close())
+	}
+	advertiser, err := routeradv.New(routeradv.Config{
+		Interface: lan.Interface, LinkLocal: local, All: g.advertisement(), Frames: heard.routers.open, Log: g.log,
+	})
+	if err != nil {
+		return o, errors.Join(err, heard.Close(), g.bindings.Close())
+	}
+	o.close = func() error { return errors.Join(heard.Close(), g.bindings.Close()) }
+	o.run = func(ctx context.Context) error {
+		return runAll(ctx, g.bindings.Run, advertiser.Run,
+			func(ctx context.Context) error { return heard.run(ctx, g.bindings.Used) })
+	}
+	return o, nil
+}
+
+// savedAddresses are the IPv6 addresses of the session table's clients, which a former daemon saved.
+type savedAddresses struct{ table *session.Table }
+
+var _ bindings.Store = savedAddresses{}
+
+func (s savedAddresses) Load() (all []bindings.Saved, err error) {
+	for c := range s.table.Each {
+		for _, addr := range c.FurtherAddrs {
+			if addr.Is6() {
+				all = append(all, bindings.Saved{Addr: addr, Anchor: bindings.Anchor{MAC: c.MAC}})
+			}
+		}
+	}
+	return all, nil
+}
+
+// Put and Delete do nothing: Extend and Withdraw write to the table's file.
+func (savedAddresses) Put(bindings.Saved) error { return nil }
+
+func (savedAddresses) Delete(netip.Addr) error { return nil }
+
+// runAll runs functions until ctx ends or one of them fails.
+func runAll(ctx context.Context, all ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error, len(all))
+	for _, run := range all {
+		go func() { results <- run(ctx) }()
+	}
+	var err error
+	for range all {
+		if e := <-results; e != nil {
+			err = errors.Join(err, e)
+			cancel()
+		}
+	}
+	return err
+}
+
+// advertisement is what all clients are told.
+func (g *gateway) advertisement() routeradv.Advertisement {
+	own := g.cfg.LAN.Address6
+	a := routeradv.Advertisement{
+		RouterLifetime: routerLifetime,
+		Prefixes: []routeradv.Prefix{{
+			Prefix: own.Masked(), Preferred: prefixPreferred, Valid: prefixValid, OnLink: true, Autonomous: true,
+		}},
+	}
+	if g.dns != nil {
+		a.DNSServers, a.DNSLifetime = []netip.Addr{own.Addr()}, resolverTime
+	}
+	if g.cfg.DHCP.Domain != "" {
+		a.SearchDomains, a.DNSLifetime = []string{g.cfg.DHCP.Domain}, resolverTime
+	}
+	if g.portal != nil {
+		a.CaptivePortal = g.portal.APIURL6()
+	}
+	return a
+}
+
+// linkLocal returns the link-local address of an interface, by which clients know their router.
+func linkLocal(name string) (netip.Addr, error) {
+	dev, err := net.InterfaceByName(name)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("interface %s: %w", name, err)
+	}
+	addrs, err := dev.Addrs()
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("reading the addresses of %s: %w", name, err)
+	}
+	for _, addr := range addrs {
+		if p, err := netip.ParsePrefix(addr.String()); err == nil && p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() {
+			return p.Addr(), nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("%s has no link-local IPv6 address, by which clients know their router: is IPv6 off "+
+		"there (sysctl net.ipv6.conf.%s.disable_ipv6)?", name, name)
+}
+
+// seen6 returns when the data path last forwarded a packet of the client that has an address; zero: never.
+func (g *gateway) seen6(addr netip.Addr) time.Time {
+	s, known := g.table.Get(addr)
+	if !known {
+		return time.Time{}
+	}
+	n, err := g.dp.Counters(datapath.IDOf(s.Addr))
+	if err != nil {
+		return time.Time{}
+	}
+	return n.Seen
+}
+
+// bound6 gives a client an IPv6 address that it has made itself.
+func (g *gateway) bound6(mac datapath.MAC, addr netip.Addr) {
+	a := &g.addresses6
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.bound == nil {
+		a.bound = map[datapath.MAC][]netip.Addr{}
+	}
+	if !slices.Contains(a.bound[mac], addr) {
+		a.bound[mac] = append(a.bound[mac], addr)
+	}
+	if keys := g.table.Keys(mac); len(keys) > 0 {
+		g.extend6(keys[0], addr)
+	}
+}
+
+// gone6 takes an IPv6 address from a client.
+func (g *gateway) gone6(mac datapath.MAC, addr netip.Addr) {
+	a := &g.addresses6
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bound[mac] = slices.DeleteFunc(a.bound[mac], func(other netip.Addr) bool { return other == addr })
+	if len(a.bound[mac]) == 0 {
+		delete(a.bound, mac)
+	}
+	s, known := g.table.Get(addr)
+	if !known || s.MAC != mac {
+		return
+	}
+	if err := g.table.Withdraw(s.Key, addr); err != nil && !errors.Is(err, session.ErrMoved) {
+		g.log.Error("an IPv6 address stays with a client that has left it", "client", s.Key.String(), "addr", addr,
+			"err", err)
+	}
+}
+
+// leased6 gives a client that has leased an IPv4 address the IPv6 addresses of its MAC address.
+func (g *gateway) leased6(key session.Key) {
+	a := &g.addresses6
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, addr := range a.bound[key.MAC] {
+		if _, known := g.table.Get(addr); !known {
+			g.extend6(key, addr)
+		}
+	}
+}
+
+func (g *gateway) extend6(key session.Key, addr netip.Addr) {
+	err := g.table.Extend(key, addr)
+	switch {
+	case err == nil || errors.Is(err, session.ErrMoved) || errors.Is(err, session.ErrClosed):
+	default:
+		g.log.Error("a client cannot use its IPv6 address", "client", key.String(), "addr", addr, "err", err)
+	}
+}
+
+// rogue6 tells of a device that pretends to be a router. The data path drops what clients send by it to this machine;
+// other clients hear it unless access points and switches isolate them (RFC 6105).
+func (g *gateway) rogue6(mac bindings.MAC, kind uint8) {
+	what := "advertises itself as an IPv6 router"
+	if kind == bindings.Redirect {
+		what = "sends IPv6 redirects"
+	}
+	g.log.Warn("a device on the LAN "+what+": have access points and switches drop that (RA guard, RFC 6105)",
+		"mac", net.HardwareAddr(mac[:]).String())
+}

@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
+)
+
+// network6 is network with IPv6: the client's kernel makes its addresses from router advertisements.
+func network6(t *testing.T) {
+	t.Helper()
+	network(t)
+	sh(t, `sysctl -qw net.ipv6.conf.all.forwarding=1
+ip addr add 2001:db8:1::1/64 dev lan0 nodad; ip addr add 2001:db8:9::1/64 dev wan0 nodad
+ip netns exec server sysctl -qw net.ipv6.conf.s0.accept_ra=0
+ip -n server addr add 2001:db8:9::2/64 dev s0 nodad; ip -n server route add default via 2001:db8:9::1`)
+}
+
+// serve6 runs a gateway with IPv6 on the LAN.
+func serve6(t *testing.T, dir string) daemon {
+	t.Helper()
+	cfg := configured(t, dir, onEBPF)
+	cfg.LAN.Address6 = netip.MustParsePrefix("2001:db8:1::1/64")
+	return serve(t, cfg)
+}
+
+// addrs6 returns the client's global addresses.
+func addrs6(t *testing.T) (addrs []netip.Addr) {
+	t.Helper()
+	out := sh(t, `ip -n client -6 -o addr show dev c0 scope global -tentative`)
+	for _, m := range regexp.MustCompile(`inet6 (\S+)/64`).FindAllStringSubmatch(out, -1) {
+		addrs = append(addrs, netip.MustParseAddr(m[1]))
+	}
+	return addrs
+}
+
+func awaitAddrs6(t *testing.T, most int) (addrs []netip.Addr) {
+	t.Helper()
+	netnstest.Await(t, "addresses of the client", func() error {
+		if addrs = addrs6(t); len(addrs) < most {
+			return fmt.Errorf("it has %v", addrs)
+		}
+		return nil
+	})
+	return addrs
+}
+
+// reaches6 reports whether the client reaches the server from an address.
+func reaches6(from netip.Addr) error {
+	_, err := try("ip netns exec client ping -6 -c 1 -W 4 -I $from 2001:db8:9::2", "from="+from.String())
+	return err
+}
+
+const curl6 = "ip netns exec client curl -6 -g -s --max-time 30 "
+
+// TestClientOfBothFamilies takes a client with the kernel's own IPv6 addresses through redirect, login at the portal's
+// IPv6 address, a new temporary address, a restart of the gateway and logout. Long: the steps of one run, each of which
+// needs the state that the one before left.
+func TestClientOfBothFamilies(t *testing.T) {
+	network6(t)
+	dir := t.TempDir()
+	sh(t, "ip netns exec client sysctl -qw net.ipv6.conf.c0.use_tempaddr=2")
+	d := serve6(t, dir)
+	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
+	lease(t)
+	addrs := awaitAddrs6(t, 2)
+	for _, addr := range addrs {
+		if reaches6(addr) == nil {
+			t.Errorf("%s reaches the server before login", addr)
+		}
+	}
+	caught := sh(t, curl6+`-o /dev/null -w '%{http_code} %{redirect_url}' http://[2001:db8:9::2]/generate_204`)
+	if !strings.HasPrefix(caught, "302 http://[2001:db8:1::1]:8080/login") {
+		t.Fatalf("the first look at the web is answered by %q", caught)
+	}
+	form := func(page string) string {
+		t.Helper()
+		token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
+		if token == nil {
+			t.Fatalf("no form on the page:\n%s", page)
+		}
+		return token[1]
+	}
+	token := form(sh(t, curl6+`http://[2001:db8:1::1]:8080/login`))
+	code := sh(t, curl6+`-o /dev/null -w '%{http_code}' -d token=`+token+
+		` -d username=ann -d password=right http://[2001:db8:1::1]:8080/login`)
+	if code != "303" || !clientReachesServer() {
+		t.Fatalf("the login by IPv6 is answered by %s", code)
+	}
+	for _, addr := range addrs {
+		must(t, reaches6(addr))
+	}
+	sh(t, "ip -n client addr add 2001:db8:1::7e3b/64 dev c0") // as a new temporary one: DAD, then use
+	netnstest.Await(t, "a new address without a new login", func() error {
+		if !slices.Contains(addrs6(t), netip.MustParseAddr("2001:db8:1::7e3b")) {
+			return errors.New("the kernel still looks whether another host has it")
+		}
+		return reaches6(netip.MustParseAddr("2001:db8:1::7e3b"))
+	})
+	if got := d.client(t).State; got != session.Authenticated {
+		t.Errorf("the client is %q", got)
+	}
+
+	must(t, d.stop())
+	for _, addr := range addrs {
+		if err := reaches6(addr); err != nil {
+			t.Errorf("without the daemon %s is cut off: %v", addr, err)
+		}
+	}
+	d = serve6(t, dir)
+	for _, addr := range addrs {
+		must(t, reaches6(addr))
+	}
+	token = form(sh(t, curl6+`http://[2001:db8:1::1]:8080/status`))
+	sh(t, curl6+`-o /dev/null -d token=`+token+` -d username=ann http://[2001:db8:1::1]:8080/logout`)
+	for _, addr := range addrs {
+		if reaches6(addr) == nil {
+			t.Errorf("%s still passes after logout", addr)
+		}
+	}
+	if clientReachesServer() {
+		t.Error("IPv4 still passes after logout by IPv6")
+	}
+}
+
+// TestCheckIPv6: what IPv6 lacks on this machine is found, with the command that mends it.
+func TestCheckIPv6(t *testing.T) {
+	network6(t)
+	cfg := configured(t, t.TempDir(), onEBPF)
+	cfg.LAN.Address6 = netip.MustParsePrefix("2001:db8:1::1/64")
+	cfg.StateDir = filepath.Join(t.TempDir(), "state")
+	find := func(cfg *config.Config, w Weight, text string) {
+		t.Helper()
+		all := Check(cfg)
+		if !slices.ContainsFunc(all, func(f Finding) bool { return f.Weight == w && strings.Contains(f.Text, text) }) {
+			t.Errorf("no finding with %q among %v", text, all)
+		}
+	}
+	if all := Check(cfg); Refused(all) != nil {
+		t.Errorf("refused although nothing lacks: %v", Refused(all))
+	}
+	sh(t, "sysctl -qw net.ipv6.conf.wan0.accept_ra=1")
+	find(cfg, Warning, "net.ipv6.conf.wan0.accept_ra=2")
+	sh(t, "sysctl -qw net.ipv6.conf.all.forwarding=0")
+	find(cfg, Refusal, "net.ipv6.conf.all.forwarding=1")
+	cfg.LAN.Address6 = netip.MustParsePrefix("2001:db8:2::1/64")
+	find(cfg, Refusal, "ip addr add 2001:db8:2::1/64 dev lan0")
+	sh(t, "sysctl -qw net.ipv6.conf.lan0.disable_ipv6=1")
+	find(cfg, Refusal, "net.ipv6.conf.lan0.disable_ipv6=0")
+}

@@ -30,10 +30,11 @@ type datagram struct {
 	payload        []byte
 }
 
-// Errors of parseFrame.
+// Reasons for not reading a frame.
 var (
 	errNoDatagram = errors.New("not a whole UDP datagram over IPv6 without extension headers")
 	errChecksum   = errors.New("its UDP checksum is wrong")
+	errGroup      = errors.New("its sender is a group of devices")
 )
 
 // parseFrame returns the datagram of an Ethernet frame without copying it. DHCPv6 needs no extension headers, so a

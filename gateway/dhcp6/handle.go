@@ -78,6 +78,9 @@ func (s *Server) frame(rq *request, payload []byte) []byte {
 // read returns the message in a frame.
 func (s *Server) read(frame []byte) (*request, error) {
 	from, err := parseFrame(frame)
+	if err == nil && from.srcMAC[0]&1 != 0 {
+		err = errGroup
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}

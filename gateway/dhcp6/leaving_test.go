@@ -72,6 +72,26 @@ func TestReleaseWithdrawn(t *testing.T) {
 	}
 }
 
+// TestManyLeave: no more clients are asked at once than may be. The leases of the others go on.
+func TestManyLeave(t *testing.T) {
+	w := newWire(t, newLAN(t))
+	goOn := make(chan bool)
+	run := start(t, leasesFile(t), func(cfg *Config) {
+		cfg.askAfter = time.Millisecond
+		cfg.Present = func(context.Context, MAC, netip.Addr) (bool, error) { <-goOn; return false, nil }
+	})
+	const more = 10
+	for i := range maxAsking + more {
+		st := stationOf(i)
+		w.ask(st, w.message(dhcpv6.MessageTypeRelease, st, iaNA(1, w.lease(st, 1))))
+	}
+	if n := run.Stats().StillThere; n != more {
+		t.Errorf("%d clients are not asked, want %d", n, more)
+	}
+	close(goOn)
+	await(t, "those that are asked to leave", func() bool { return run.Stats().Addresses == more })
+}
+
 // TestDecline: an address in use by another device is left alone, and its client gets another.
 func TestDecline(t *testing.T) {
 	w := newWire(t, newLAN(t))
@@ -124,23 +144,20 @@ func TestInterface(t *testing.T) {
 	} {
 		netnstest.Run(t, netnstest.Up+script+"; up gw0")
 		var got netip.Addr
+		sent := map[dhcpv6.TransactionID]bool{}
 		await(t, "an answer", func() bool {
-			m := w.message(dhcpv6.MessageTypeRequest, st, iaNA(1))
-			w.send(st, m)
-			w.conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-			buf := make([]byte, 4096)
-			for {
-				n, _, err := w.conn.ReadFrom(buf)
-				if err != nil {
-					return false
-				}
-				if from, err := parseFrame(buf[:n]); err == nil && from.src.Port() == serverPort {
-					r, err := dhcpv6.MessageFromBytes(from.payload)
-					netnstest.Must(t, err)
-					got = addrsOf(r)[0]
-					return true
-				}
+			r, _ := w.next(100 * time.Millisecond)
+			if r == nil {
+				m := w.message(dhcpv6.MessageTypeRequest, st, iaNA(1))
+				w.send(st, m)
+				sent[m.TransactionID] = true
+				return false
 			}
+			if !sent[r.TransactionID] {
+				return false
+			}
+			got = addrsOf(r)[0]
+			return true
 		})
 		if got != addr {
 			t.Errorf("after %q: %s instead of %s", script, got, addr)

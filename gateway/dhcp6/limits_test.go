@@ -125,7 +125,12 @@ func TestFlood(t *testing.T) {
 // TestManyIAs: of more associations than an answer has room for, the first are answered.
 func TestManyIAs(t *testing.T) {
 	w := newWire(t, newLAN(t))
-	run := start(t, leasesFile(t), func(cfg *Config) { cfg.PrefixesPerMAC = 100 })
+	run := start(t, leasesFile(t), func(cfg *Config) { cfg.AddressesPerMAC = 128 })
+	present := usualPrefixes()
+	for i := byte(1); len(present.Addresses) < maxPools; i++ {
+		present.Addresses = append(present.Addresses, pool(netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, i}), 64)))
+	}
+	run.net.set(present)
 	st := stationOf(1)
 	var options []dhcpv6.Option
 	for i := range 40 {
@@ -133,7 +138,7 @@ func TestManyIAs(t *testing.T) {
 	}
 	r, got := w.ask(st, w.message(dhcpv6.MessageTypeRequest, st, options...))
 	n := len(addrsOf(r))
-	if n < 8 || n > maxIAs || len(got.payload) > maxPayload || run.Stats().Addresses != n {
+	if n < 5*maxPools || n > 10*maxPools || len(got.payload) > maxPayload || run.Stats().Addresses != n {
 		t.Errorf("%d addresses in %d bytes, %d leased", n, len(got.payload), run.Stats().Addresses)
 	}
 	if run.Stats().Unread != 1 {

@@ -252,15 +252,15 @@ func (w *wire) send(st station, m *dhcpv6.Message) {
 	w.sendFrame(st.frame(m.ToBytes()))
 }
 
-// next returns the next reply on the wire, to any client.
-func (w *wire) next() (*dhcpv6.Message, datagram) {
+// next returns the next reply on the wire, to any client; nil: none comes in time.
+func (w *wire) next(wait time.Duration) (*dhcpv6.Message, datagram) {
 	w.t.Helper()
-	w.conn.SetReadDeadline(time.Now().Add(time.Minute))
+	w.conn.SetReadDeadline(time.Now().Add(wait))
 	buf := make([]byte, 4096)
 	for {
 		n, _, err := w.conn.ReadFrom(buf)
 		if err != nil {
-			w.t.Fatalf("the server does not answer any more: %v", err)
+			return nil, datagram{}
 		}
 		got, err := parseFrame(buf[:n])
 		if err != nil || got.src.Port() != serverPort {
@@ -274,12 +274,22 @@ func (w *wire) next() (*dhcpv6.Message, datagram) {
 	}
 }
 
+// expect is next with a long wait.
+func (w *wire) expect() (*dhcpv6.Message, datagram) {
+	w.t.Helper()
+	r, got := w.next(time.Minute)
+	if r == nil {
+		w.t.Fatal("the server does not answer any more")
+	}
+	return r, got
+}
+
 // ask sends a message and returns the reply to it.
 func (w *wire) ask(st station, m *dhcpv6.Message) (*dhcpv6.Message, datagram) {
 	w.t.Helper()
 	w.send(st, m)
 	for {
-		r, got := w.next()
+		r, got := w.expect()
 		if r.TransactionID == m.TransactionID {
 			return r, got
 		}
@@ -294,7 +304,7 @@ func (w *wire) silent(frame []byte) {
 	probe := w.message(dhcpv6.MessageTypeInformationRequest, station{})
 	w.send(stationOf(0xffffff), probe)
 	for {
-		switch r, got := w.next(); {
+		switch r, got := w.expect(); {
 		case r.TransactionID == probe.TransactionID:
 			return
 		case got.dstMAC == MAC(frame[6:12]):

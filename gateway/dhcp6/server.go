@@ -122,7 +122,7 @@ func (t *table) restore(r Record, now time.Time) {
 			continue // two records of one prefix: the file was changed
 		}
 		it := t.add(id, one.Prefix, now.Add(min(one.End.Sub(now), longest)))
-		it.acked, it.placed = true, false // follow places it
+		it.acked = true
 		it.owner.via = r.Via
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -115,8 +114,9 @@ func TestKilled(t *testing.T) {
 	cmd.Env = append(os.Environ(), "GATEWAY_TEST_LEASES6="+path)
 	netnstest.Background(t, cmd)
 	await(t, "the server", func() bool {
-		sockets, err := os.ReadFile("/proc/net/udp6")
-		return err == nil && strings.Contains(string(sockets), ":0223 ") // 547
+		w.send(stationOf(0), w.message(dhcpv6.MessageTypeInformationRequest, stationOf(0)))
+		r, _ := w.next(100 * time.Millisecond)
+		return r != nil
 	})
 	addrs := map[int]netip.Addr{}
 	for i := range 20 {

@@ -26,9 +26,9 @@ type Client struct {
 	http *http.Client
 }
 
-// answerTime is how long a daemon may take to begin its answer. Ending 100,000 sessions takes longer: Logout has its
-// own limit.
-const answerTime = 10 * time.Second
+// answerTimeout is the time within which a daemon must begin its answer. Logout adds logoutTimeout, because ending
+// 100,000 sessions takes longer.
+const answerTimeout = 10 * time.Second
 
 // Dial checks whether a daemon listens at path, and returns ErrNotRunning if not.
 func Dial(path string) (*Client, error) {
@@ -44,14 +44,13 @@ func Dial(path string) (*Client, error) {
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
 		DisableKeepAlives: true,
-		// The environment must not redirect requests.
-		Proxy: nil,
+		Proxy:             nil, // proxies of the environment must not get the requests
 	}}
 	return c, nil
 }
 
 func (c *Client) connect(ctx context.Context) (net.Conn, error) {
-	d := net.Dialer{Timeout: answerTime}
+	d := net.Dialer{Timeout: answerTimeout}
 	conn, err := d.DialContext(ctx, "unix", c.path)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
@@ -67,33 +66,32 @@ func (c *Client) connect(ctx context.Context) (net.Conn, error) {
 // Status returns the daemon's status.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
-	return s, c.call(ctx, answerTime, http.MethodGet, "/v1/status", nil, &s)
+	return s, c.call(ctx, answerTimeout, http.MethodGet, "/v1/status", nil, &s)
 }
 
 // Session returns one client.
 func (c *Client) Session(ctx context.Context, addr netip.Addr) (Session, error) {
-	var s Session
-	return s, c.call(ctx, answerTime, http.MethodGet, "/v1/sessions/"+addr.String(), nil, &s)
+	var client Session
+	return client, c.call(ctx, answerTimeout, http.MethodGet, "/v1/sessions/"+addr.String(), nil, &client)
 }
 
 // Login admits a client.
 func (c *Client) Login(ctx context.Context, req LoginRequest) (Session, error) {
-	var s Session
-	return s, c.call(ctx, answerTime, http.MethodPost, "/v1/login", req, &s)
+	var client Session
+	return client, c.call(ctx, answerTimeout, http.MethodPost, "/v1/login", req, &client)
 }
 
-// LoginAll admits clients, in no particular order, and returns their number. It ends with the first failure: the error
-// has its position in the list, from 1.
+// LoginAll admits clients, in no particular order, and returns their number. It ends with the first failure.
 func (c *Client) LoginAll(ctx context.Context, list []LoginRequest) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, loginsTime+answerTime)
+	ctx, cancel := context.WithTimeout(ctx, loginsTimeout+answerTimeout)
 	defer cancel()
 	lines, w := io.Pipe()
 	go func() {
 		out := bufio.NewWriterSize(w, 64<<10)
-		enc := json.NewEncoder(out)
+		encoder := json.NewEncoder(out)
 		var err error
 		for i := 0; i < len(list) && err == nil; i++ {
-			err = enc.Encode(list[i])
+			err = encoder.Encode(list[i])
 		}
 		w.CloseWithError(errors.Join(err, out.Flush()))
 	}()
@@ -112,12 +110,12 @@ func (c *Client) LoginAll(ctx context.Context, list []LoginRequest) (int, error)
 
 // Logout ends sessions.
 func (c *Client) Logout(ctx context.Context, req LogoutRequest) (r LogoutReply, err error) {
-	err = c.call(ctx, logoutTime+answerTime, http.MethodPost, "/v1/logout", req, &r)
+	err = c.call(ctx, logoutTimeout+answerTimeout, http.MethodPost, "/v1/logout", req, &r)
 	return r, err
 }
 
-// Sessions calls yield for each client as it arrives, ordered by address. It fails unless all have arrived; an error of
-// yield ends it.
+// Sessions calls yield with each client as it arrives, ordered by address. It returns an error if the list is
+// incomplete, or yield's first error.
 func (c *Client) Sessions(ctx context.Context, f Filter, yield func(Session) error) error {
 	query := url.Values{}
 	for key, value := range map[string]string{"user": f.User, "state": string(f.State)} {
@@ -125,23 +123,23 @@ func (c *Client) Sessions(ctx context.Context, f Filter, yield func(Session) err
 			query.Set(key, value)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, streamTime+answerTime)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout+answerTimeout)
 	defer cancel()
 	body, err := c.open(ctx, http.MethodGet, "/v1/sessions?"+query.Encode(), nil)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	dec := json.NewDecoder(body)
+	decoder := json.NewDecoder(body)
 	for {
-		var s Session
-		switch err := dec.Decode(&s); {
+		var client Session
+		switch err := decoder.Decode(&client); {
 		case err == io.EOF:
 			return nil
 		case err != nil:
 			return fmt.Errorf("the list of sessions broke off, it is incomplete: %w", err)
 		}
-		if err := yield(s); err != nil {
+		if err := yield(client); err != nil {
 			return err
 		}
 	}
@@ -183,7 +181,7 @@ func (c *Client) open(ctx context.Context, method, path string, req any) (io.Rea
 	case errors.Is(err, ErrNotRunning):
 		return nil, errors.Unwrap(err) // without the URL
 	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
-		// Also the result of a refusal while the request was still being written.
+		// The daemon also refuses a request by closing the connection while the client still writes.
 		return nil, errors.New("gatewayd has broken the connection off: it is ending, or has too many; try again")
 	case err != nil:
 		return nil, fmt.Errorf("asking gatewayd: %w", err)
@@ -192,11 +190,11 @@ func (c *Client) open(ctx context.Context, method, path string, req any) (io.Rea
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	return nil, refused(resp)
+	return nil, responseError(resp)
 }
 
-// refused returns the error of an answer other than 200.
-func refused(resp *http.Response) error {
+// responseError returns the error of an answer other than 200.
+func responseError(resp *http.Response) error {
 	var f failure
 	err := json.NewDecoder(io.LimitReader(resp.Body, maxBodyBytes)).Decode(&f)
 	if err != nil || f.Error == "" {

@@ -190,35 +190,40 @@ type failure struct {
 }
 
 // asShown returns a client as the socket shows it.
-func asShown(s session.Session) Session {
+func asShown(client session.Session) Session {
 	out := Session{
-		Addr: s.Addr, MAC: net.HardwareAddr(s.MAC[:]).String(), State: s.State, Hostname: s.Hostname,
-		LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, User: s.User, ID: s.ID, PPPoE: s.PPPoE.Session,
-		Routes: s.PPPoE.Routes,
-		Began:  s.Began, Seen: s.Seen,
+		Addr: client.Addr, MAC: net.HardwareAddr(client.MAC[:]).String(), State: client.State,
+		Hostname: client.Hostname,
+		LeasedAt: client.LeasedAt, LeaseEnd: client.LeaseEnd, User: client.User, ID: client.ID,
+		PPPoE:  client.PPPoE.Session,
+		Routes: client.PPPoE.Routes,
+		Began:  client.Began, Seen: client.Seen,
 		Limits: Limits{
-			SessionTimeoutSeconds: s.Limits.SessionTimeout.Seconds(), IdleTimeoutSeconds: s.Limits.IdleTimeout.Seconds(),
-			UpBytes: s.Limits.UpBytes, DownBytes: s.Limits.DownBytes, TotalBytes: s.Limits.TotalBytes,
-			UpBps: s.Limits.UpBps, DownBps: s.Limits.DownBps,
+			SessionTimeoutSeconds: client.Limits.SessionTimeout.Seconds(),
+			IdleTimeoutSeconds:    client.Limits.IdleTimeout.Seconds(),
+			UpBytes:               client.Limits.UpBytes, DownBytes: client.Limits.DownBytes,
+			TotalBytes: client.Limits.TotalBytes,
+			UpBps:      client.Limits.UpBps, DownBps: client.Limits.DownBps,
 		},
 		Traffic: Traffic{
-			UpBytes: s.Counts.UpBytes, UpPackets: s.UpPackets, DownBytes: s.Counts.DownBytes, DownPackets: s.DownPackets,
+			UpBytes: client.Counts.UpBytes, UpPackets: client.UpPackets, DownBytes: client.Counts.DownBytes,
+			DownPackets: client.DownPackets,
 		},
-		DroppedPackets: s.DroppedPackets, LastEnd: LastEnd{s.LastEnding.Cause, s.LastEnding.Quota},
+		DroppedPackets: client.DroppedPackets, LastEnd: LastEnd{client.LastEnding.Cause, client.LastEnding.Quota},
 	}
-	if s.State == session.Authenticated {
-		out.Left = leftOf(s, time.Now())
+	if client.State == session.Authenticated {
+		out.Left = leftOf(client, time.Now())
 	}
 	return out
 }
 
 // leftOf returns what remains of a session's limits at a time.
-func leftOf(s session.Session, now time.Time) (l Left) {
-	if s.Limits.SessionTimeout > 0 {
-		seconds := max(0, (s.Limits.SessionTimeout - now.Sub(s.Began)).Seconds())
+func leftOf(client session.Session, now time.Time) (l Left) {
+	if client.Limits.SessionTimeout > 0 {
+		seconds := max(0, (client.Limits.SessionTimeout - now.Sub(client.Began)).Seconds())
 		l.SessionSeconds = &seconds
 	}
-	for _, q := range s.Quotas() {
+	for _, q := range client.Quotas() {
 		switch q.Quota {
 		case session.UpQuota:
 			l.UpBytes = &q.Left

@@ -20,7 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestMain lets the test binary be a daemon that holds a socket until it is killed.
+// TestMain lets the test binary be a daemon that has a socket until it is killed.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("CONTROL_TEST_HOLD"); path != "" {
 		s, err := Listen(path)
@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// clients is a table in memory, in the order of addresses.
+// clients is a table in memory, sorted by address.
 type clients struct {
 	mu  sync.Mutex // guards all
 	all []session.Session
-	// broken is an address whose session cannot be ended, refused one whose cannot begin.
+	// The session of the address broken cannot end, and that of refused cannot begin.
 	broken, refused netip.Addr
 	endErr          error // of End, of sessions that have ended
 }
@@ -47,7 +47,8 @@ type clients struct {
 var _ Sessions = (*clients)(nil)
 
 func (c *clients) find(a netip.Addr) (int, bool) {
-	return slices.BinarySearchFunc(c.all, a, func(s session.Session, a netip.Addr) int { return s.Addr.Compare(a) })
+	return slices.BinarySearchFunc(c.all, a,
+		func(client session.Session, a netip.Addr) int { return client.Addr.Compare(a) })
 }
 
 func (c *clients) Get(a netip.Addr) (session.Session, bool) {
@@ -64,8 +65,8 @@ func (c *clients) Each(yield func(session.Session) bool) {
 	c.mu.Lock()
 	all := slices.Clone(c.all)
 	c.mu.Unlock()
-	for _, s := range all {
-		if !yield(s) {
+	for _, client := range all {
+		if !yield(client) {
 			return
 		}
 	}
@@ -126,13 +127,13 @@ func numbered(n int) netip.Addr {
 func authenticated(n int) *clients {
 	c := &clients{}
 	for i := range n {
-		s := session.Session{
+		client := session.Session{
 			State: session.Authenticated, Login: session.Login{User: "bob"}, Began: time.Unix(1_700_000_000, 0)}
 		if i%3 == 0 {
-			s.User = "ann"
+			client.User = "ann"
 		}
-		s.Addr, s.MAC = numbered(i), [6]byte{2, 0, 0, byte(i >> 16), byte(i >> 8), byte(i)}
-		c.all = append(c.all, s)
+		client.Addr, client.MAC = numbered(i), [6]byte{2, 0, 0, byte(i >> 16), byte(i >> 8), byte(i)}
+		c.all = append(c.all, client)
 	}
 	return c
 }
@@ -173,25 +174,25 @@ func dial(t *testing.T, path string) *Client {
 func TestRequestTypes(t *testing.T) {
 	table := authenticated(6)
 	table.all[4].State, table.all[4].Login, table.all[4].Hostname = session.Leased, session.Login{}, "phone\x1b[2J"
-	c := dial(t, start(t, table, stallTime))
-	ctx := t.Context()
-
+	c, ctx := dial(t, start(t, table, stallTimeout)), t.Context()
 	status, err := c.Status(ctx)
 	if err != nil || status.Version != "1.2.3" || status.Sessions[session.PreAuth] != 7 {
 		t.Errorf("status %+v, %v", status, err)
 	}
-	s, err := c.Session(ctx, numbered(4))
+	client, err := c.Session(ctx, numbered(4))
 	want := Session{Addr: numbered(4), MAC: "02:00:00:00:00:04", State: session.Leased, Hostname: "phone\x1b[2J",
 		Began: time.Unix(1_700_000_000, 0)}
-	if diff := cmp.Diff(want, s, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || err != nil {
+	sameAddr := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+	if diff := cmp.Diff(want, client, sameAddr); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	s, err = c.Login(ctx, LoginRequest{Addr: numbered(4), User: "carl", Limits: Limits{SessionTimeoutSeconds: 90,
+	client, err = c.Login(ctx, LoginRequest{Addr: numbered(4), User: "carl", Limits: Limits{SessionTimeoutSeconds: 90,
 		UpBps: 1e6, TotalBytes: 5}})
-	if err != nil || s.State != session.Authenticated || s.User != "carl" {
-		t.Errorf("login: %+v, %v", s, err)
+	if err != nil || client.State != session.Authenticated || client.User != "carl" {
+		t.Errorf("login: %+v, %v", client, err)
 	}
-	if got, _ := table.Get(numbered(4)); got.Limits != (session.Limits{SessionTimeout: 90 * time.Second, UpBps: 1e6, TotalBytes: 5}) {
+	if got, _ := table.Get(numbered(4)); got.Limits != (session.Limits{SessionTimeout: 90 * time.Second, UpBps: 1e6,
+		TotalBytes: 5}) {
 		t.Errorf("granted %+v", got.Limits)
 	}
 	for _, f := range []struct {
@@ -200,7 +201,7 @@ func TestRequestTypes(t *testing.T) {
 	}{{Filter{}, []int{0, 1, 2, 3, 4, 5}}, {Filter{User: "ann"}, []int{0, 3}}, {Filter{User: "ANN"}, []int{0, 3}},
 		{Filter{State: session.PreAuth}, nil}, {Filter{User: "carl", State: session.Authenticated}, []int{4}}} {
 		var got []netip.Addr
-		err := c.Sessions(ctx, f.filter, func(s Session) error { got = append(got, s.Addr); return nil })
+		err := c.Sessions(ctx, f.filter, func(client Session) error { got = append(got, client.Addr); return nil })
 		var want []netip.Addr
 		for _, n := range f.want {
 			want = append(want, numbered(n))
@@ -223,11 +224,11 @@ func TestRequestTypes(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	table := authenticated(3)
 	table.all[1].State, table.broken, table.refused = session.PreAuth, numbered(2), numbered(7)
-	c := dial(t, start(t, table, stallTime))
+	c := dial(t, start(t, table, stallTimeout))
 	ctx := t.Context()
 	login := func(req LoginRequest) error { _, err := c.Login(ctx, req); return err }
 	logout := func(req LogoutRequest) error { _, err := c.Logout(ctx, req); return err }
-	get := func(path string) error { return c.call(ctx, answerTime, "GET", path, nil, &struct{}{}) }
+	get := func(path string) error { return c.call(ctx, answerTimeout, "GET", path, nil, &struct{}{}) }
 	for _, tt := range []struct {
 		err  error
 		want string
@@ -270,7 +271,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestLogoutOfThousands(t *testing.T) {
-	c := dial(t, start(t, authenticated(5000), stallTime))
+	c := dial(t, start(t, authenticated(5000), stallTimeout))
 	if n, err := c.Logout(t.Context(), LogoutRequest{User: "ann"}); n.Ended != 1667 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
@@ -279,7 +280,7 @@ func TestLogoutOfThousands(t *testing.T) {
 	}
 }
 
-// selfEnding is a table whose sessions end by themselves just before the test ends them.
+// selfEnding is a table whose sessions have ended just before End is called.
 type selfEnding struct{ *clients }
 
 func (e selfEnding) End(a netip.Addr, cause session.Cause) (session.Session, error) {
@@ -290,7 +291,7 @@ func (e selfEnding) End(a netip.Addr, cause session.Cause) (session.Session, err
 }
 
 func TestLogoutOfEndedSessions(t *testing.T) {
-	c := dial(t, start(t, selfEnding{authenticated(100)}, stallTime))
+	c := dial(t, start(t, selfEnding{authenticated(100)}, stallTimeout))
 	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n.Ended != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}

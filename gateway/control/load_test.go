@@ -30,26 +30,26 @@ func (e *endlessTable) Each(yield func(session.Session) bool) {
 		if e.arrived != nil && i == e.n/2 {
 			<-e.arrived
 		}
-		s := session.Session{State: session.PreAuth, Hostname: strings.Repeat("x", 100)}
-		s.Addr = numbered(i % (1 << 24))
-		if !yield(s) {
+		client := session.Session{State: session.PreAuth, Hostname: strings.Repeat("x", 100)}
+		client.Addr = numbered(i % (1 << 24))
+		if !yield(client) {
 			return
 		}
 	}
 }
 
-// TestSessionsStream: rows arrive while the table is still being read, so that 100,000 of them are never in memory at
-// once.
+// TestSessionsStream: clients arrive while the table is still being read, so the daemon never has 100,000 of them in
+// memory.
 func TestSessionsStream(t *testing.T) {
 	table := &endlessTable{n: 100_000, arrived: make(chan struct{}), eachReturned: make(chan struct{})}
 	c := dial(t, start(t, table, time.Minute))
 	rows := 0
-	err := c.Sessions(t.Context(), Filter{}, func(s Session) error {
+	err := c.Sessions(t.Context(), Filter{}, func(client Session) error {
 		if rows == 0 {
 			close(table.arrived)
 		}
-		if s.Addr != numbered(rows) {
-			t.Fatalf("row %d is %s", rows, s.Addr)
+		if client.Addr != numbered(rows) {
+			t.Fatalf("row %d is %s", rows, client.Addr)
 		}
 		rows++
 		return nil
@@ -59,8 +59,8 @@ func TestSessionsStream(t *testing.T) {
 	}
 }
 
-// TestSlowReaderIsCutOff: a reader that does not read is disconnected, delays no other, and learns that its list is
-// incomplete.
+// TestSlowReaderIsCutOff: a client that does not read is disconnected and does not delay others. It gets an error
+// because its list is incomplete.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	table := &endlessTable{n: -1, eachReturned: make(chan struct{})}
 	path := start(t, table, time.Second)
@@ -83,7 +83,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	}
 }
 
-// TestDisconnectEndsListing: a disconnect ends reading the table.
+// TestDisconnectEndsListing: the server stops reading the table when the client disconnects.
 func TestDisconnectEndsListing(t *testing.T) {
 	table := &endlessTable{n: -1, eachReturned: make(chan struct{})}
 	c := dial(t, start(t, table, time.Minute))
@@ -96,7 +96,7 @@ func TestDisconnectEndsListing(t *testing.T) {
 
 // TestTooManyConnections: connections beyond the limit are refused at once, and accepted again when others have closed.
 func TestTooManyConnections(t *testing.T) {
-	path := start(t, authenticated(1), stallTime)
+	path := start(t, authenticated(1), stallTimeout)
 	var idle []net.Conn
 	for range maxConnections {
 		conn, err := net.Dial("unix", path)
@@ -158,7 +158,7 @@ func TestEndWhileServing(t *testing.T) {
 	}
 }
 
-// FuzzRequest: whatever the request, the answer is JSON or a refusal, and only what is well-formed reaches the table.
+// FuzzRequest: the answer to any request is JSON or a refusal, and only valid requests reach the table.
 func FuzzRequest(f *testing.F) {
 	f.Add("GET", "/v1/status", "")
 	f.Add("GET", "/v1/sessions?user=ann&state=leased", "")
@@ -177,19 +177,20 @@ func FuzzRequest(f *testing.F) {
 		}
 		table := authenticated(3)
 		w := httptest.NewRecorder()
-		(&server{table, func() Status { return Status{} }, stallTime}).routes().ServeHTTP(w, r)
+		(&server{table, func() Status { return Status{} }, stallTimeout}).routes().ServeHTTP(w, r)
 		if w.Code >= 400 && !strings.HasPrefix(w.Body.String(), `{"error":"`) {
 			t.Errorf("%s %s: %d %q", method, target, w.Code, w.Body)
 		}
-		for _, s := range table.all {
-			if l := s.Limits; l.SessionTimeout < 0 || l.IdleTimeout < 0 || s.State == session.Authenticated && !isUser(s.User) {
-				t.Errorf("%s %s %s: %+v", method, target, body, s)
+		for _, client := range table.all {
+			if l := client.Limits; l.SessionTimeout < 0 || l.IdleTimeout < 0 || client.State == session.Authenticated &&
+				!isUser(client.User) {
+				t.Errorf("%s %s %s: %+v", method, target, body, client)
 			}
 		}
 	})
 }
 
-// FuzzClient: whatever a server answers, the client returns.
+// FuzzClient: the client returns after any answer of a server.
 func FuzzClient(f *testing.F) {
 	f.Add(200, `{"addr":"10.0.0.1"}`+"\n"+`{"addr":"10.0.0.2"}`)
 	f.Add(500, `{"error":"x"}`)

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	loginWorkers = 64              // concurrent: they share a write to the disk
-	loginsTime   = 5 * time.Minute // for all logins of a list
+	loginWorkers  = 64              // logins at the same time: they share a write to the disk
+	loginsTimeout = 5 * time.Minute // for all logins of a list
 )
 
 func (s *server) login(w http.ResponseWriter, r *http.Request) {
@@ -27,12 +27,12 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	c, code, err := s.admit(req)
+	client, code, err := s.admit(req)
 	if err != nil {
 		fail(w, code, err)
 		return
 	}
-	reply(w, http.StatusOK, asShown(c))
+	reply(w, http.StatusOK, asShown(client))
 }
 
 // admit carries out one request. code is the HTTP status of a failure.
@@ -44,34 +44,34 @@ func (s *server) admit(req LoginRequest) (session.Session, int, error) {
 	} else if _, ok := s.table.Get(req.Addr); !ok {
 		return session.Session{}, http.StatusNotFound, unknownClient(req.Addr)
 	}
-	c, err := s.table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted(), Shared: true})
+	client, err := s.table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted(), Shared: true})
 	if err != nil && req.MAC != "" {
 		err = errors.Join(err, s.removeUnleased(req.Addr))
 	}
-	return c, http.StatusInternalServerError, err
+	return client, http.StatusInternalServerError, err
 }
 
-// removeUnleased removes the client of an address that has neither a session nor a lease.
+// removeUnleased removes the client of an address if it has neither a session nor a lease.
 func (s *server) removeUnleased(addr netip.Addr) error {
-	c, ok := s.table.Get(addr)
-	if !ok || c.State == session.Authenticated || !c.LeaseEnd.IsZero() {
+	client, ok := s.table.Get(addr)
+	if !ok || client.State == session.Authenticated || !client.LeaseEnd.IsZero() {
 		return nil
 	}
-	_, err := s.table.ForgetStranger(c.Key)
+	_, err := s.table.ForgetStranger(client.Key)
 	return err
 }
 
 // giveAddress gives a client that needs no lease its address, unless another client has the address.
 func (s *server) giveAddress(req LoginRequest) (code int, err error) {
 	mac, err := parseMAC(req.MAC)
-	if err != nil { // Check has refused it
+	if err != nil { // cannot happen: LoginRequest.Check has parsed it
 		return http.StatusBadRequest, err
 	}
-	switch c, ok := s.table.Get(req.Addr); {
-	case ok && c.MAC == mac:
+	switch client, ok := s.table.Get(req.Addr); {
+	case ok && client.MAC == mac:
 		return 0, nil
 	case ok:
-		return http.StatusConflict, fmt.Errorf("%s has %s: it must leave first", net.HardwareAddr(c.MAC[:]), req.Addr)
+		return http.StatusConflict, fmt.Errorf("%s has %s: it must leave first", net.HardwareAddr(client.MAC[:]), req.Addr)
 	}
 	return http.StatusInternalServerError, s.table.Lease(session.Key{MAC: mac, Addr: req.Addr}, "", time.Time{})
 }
@@ -92,7 +92,7 @@ func unknownClient(a netip.Addr) error {
 // logins carries out a list of requests, one JSON object a line, several at once. It ends with the first failure;
 // requests before it, and possibly some after it, stay in effect.
 func (s *server) logins(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), loginsTime)
+	ctx, cancel := context.WithTimeout(r.Context(), loginsTimeout)
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -117,7 +117,7 @@ func (s *server) logins(w http.ResponseWriter, r *http.Request) {
 	lines := bufio.NewScanner(r.Body)
 	lines.Buffer(nil, maxBodyBytes)
 	wait := func() { deadline.SetReadDeadline(time.Now().Add(s.stallAfter)) }
-	// Read the rest also after a failure: a client that is still writing reads no answer.
+	// Read the whole list also after a failure: a client reads the answer only after it has written its request.
 	wait()
 	for n := 1; lines.Scan(); n++ {
 		wait()

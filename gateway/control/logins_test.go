@@ -20,14 +20,15 @@ func crowd(first, n int) []LoginRequest {
 
 func TestLoginAll(t *testing.T) {
 	table := authenticated(0)
-	c := dial(t, start(t, table, stallTime))
+	c := dial(t, start(t, table, stallTimeout))
 	const many = 20_000
 	if n, err := c.LoginAll(t.Context(), crowd(0, many)); n != many || err != nil {
 		t.Fatalf("%d of %d logged in: %v", n, many, err)
 	}
-	for i, s := range table.all {
-		if s.State != session.Authenticated || s.User != "crowd" || s.Addr != numbered(i) || s.MAC[5] != byte(i) {
-			t.Fatalf("client %d is %+v", i, s)
+	for i, client := range table.all {
+		if client.State != session.Authenticated || client.User != "crowd" || client.Addr != numbered(i) ||
+			client.MAC[5] != byte(i) {
+			t.Fatalf("client %d is %+v", i, client)
 		}
 	}
 	// Again: the same clients get new sessions, without duplicates.
@@ -55,7 +56,7 @@ func TestLoginAllRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := authenticated(0)
-			c := dial(t, start(t, table, stallTime))
+			c := dial(t, start(t, table, stallTimeout))
 			if _, err := c.LoginAll(t.Context(), crowd(10, 10)); err != nil {
 				t.Fatal(err)
 			}
@@ -64,9 +65,9 @@ func TestLoginAllRefuses(t *testing.T) {
 			if n, err := c.LoginAll(t.Context(), list); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%d logged in: %v, want %q", n, err, tt.want)
 			}
-			for _, s := range table.all[10:] {
-				if s.User != "crowd" {
-					t.Errorf("%+v", s)
+			for _, client := range table.all[10:] {
+				if client.User != "crowd" {
+					t.Errorf("%+v", client)
 				}
 			}
 		})

@@ -27,7 +27,7 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Errorf("no session is %q's", req.User))
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), logoutTime)
+	ctx, cancel := context.WithTimeout(r.Context(), logoutTimeout)
 	defer cancel()
 	done, err := s.endSessions(ctx, addrs)
 	if err != nil {
@@ -38,12 +38,12 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) logoutOne(w http.ResponseWriter, addr netip.Addr) {
-	switch c, ok := s.table.Get(addr); {
+	switch client, ok := s.table.Get(addr); {
 	case !ok:
 		fail(w, http.StatusNotFound, fmt.Errorf("no client has %s", addr))
 		return
-	case c.State != session.Authenticated:
-		fail(w, http.StatusNotFound, fmt.Errorf("%s is not logged in: it is %s", addr, c.State))
+	case client.State != session.Authenticated:
+		fail(w, http.StatusNotFound, fmt.Errorf("%s is not logged in: it is %s", addr, client.State))
 		return
 	}
 	var done LogoutReply
@@ -54,20 +54,20 @@ func (s *server) logoutOne(w http.ResponseWriter, addr netip.Addr) {
 	reply(w, http.StatusOK, done)
 }
 
-// authenticated lists the addresses of a user, or of all users.
+// authenticated lists the addresses with a session of a user; with "" those with any session.
 func (s *server) authenticated(user string) []netip.Addr {
 	filter := Filter{User: user, State: session.Authenticated}
 	var addrs []netip.Addr
-	s.table.Each(func(c session.Session) bool {
-		if filter.match(c) {
-			addrs = append(addrs, c.Addr)
+	s.table.Each(func(client session.Session) bool {
+		if filter.match(client) {
+			addrs = append(addrs, client.Addr)
 		}
 		return true
 	})
 	return addrs
 }
 
-// add counts a session that has ended, and reports whether it has: err is of End.
+// add counts a session by the error of Sessions.End, and reports whether the session has ended.
 func (r *LogoutReply) add(err error) bool {
 	if err != nil && !errors.Is(err, session.ErrLater) {
 		return false
@@ -96,7 +96,7 @@ func (s *server) endSessions(ctx context.Context, addrs []netip.Addr) (reply Log
 				mu.Unlock()
 				if !ended {
 					// A session that has ended meanwhile is no failure.
-					if c, ok := s.table.Get(addr); ok && c.State == session.Authenticated {
+					if client, ok := s.table.Get(addr); ok && client.State == session.Authenticated {
 						stop(err)
 					}
 				}

@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// collector creates metrics from a Status at each scrape. It has no series of a single client, so the cost of a scrape
-// does not grow with the number of clients. The data path's counters are summed in memory: with ebpf a scrape takes 4
-// ms of CPU for the 131,072 addresses of a /15, however many have clients.
+// collector makes metrics from a Status at each scrape. It has no series for single clients, so the cost of a scrape
+// does not depend on the number of clients. With the data path ebpf, a scrape takes 4 ms of CPU for the 131,072
+// addresses of a /15.
 type collector struct{ status func() Status }
 
 var _ prometheus.Collector = collector{}
@@ -80,11 +80,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		if r.Up {
 			n = 1
 		}
-		at := [2]string{r.Server, r.Purpose}
-		up[at] = max(up[at], n)
+		server := [2]string{r.Server, r.Purpose}
+		up[server] = max(up[server], n)
 	}
-	for at, n := range up {
-		send(serverDesc, prometheus.GaugeValue, n, at[0], at[1])
+	for server, n := range up {
+		send(serverDesc, prometheus.GaugeValue, n, server[0], server[1])
 	}
 	unkept := 0.0
 	if s.Unkept != "" {
@@ -107,13 +107,13 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Metrics answers Prometheus with a Status and with the Go runtime's and the kernel's metrics of the process.
+// Metrics answers GET /metrics with the metrics of a Status, of the Go runtime and of the process.
 func Metrics(status func() Status) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collector{status}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	scrape := promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: requestTime,
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: requestTimeout,
 	})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", scrape)
@@ -122,20 +122,21 @@ func Metrics(status func() Status) http.Handler {
 
 // ServeMetrics serves Metrics over TCP until ctx ends. It calls ready with the address once it listens.
 func ServeMetrics(ctx context.Context, listen netip.AddrPort, status func() Status, ready func(net.Addr)) error {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen.String())
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen.String())
 	if err != nil {
 		return fmt.Errorf("listening for Prometheus (metrics.listen): %w", err)
 	}
 	srv := &http.Server{
 		Handler:           Metrics(status),
-		ReadHeaderTimeout: requestTime, ReadTimeout: requestTime, WriteTimeout: 2 * requestTime, IdleTimeout: 2 * time.Minute,
+		ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
+		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 8 << 10,
 		ErrorLog:       slog.NewLogLogger(slog.Default().Handler(), slog.LevelError),
 	}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
-	ready(l.Addr())
-	err = srv.Serve(&bounded{Listener: l, free: make(chan struct{}, maxConnections)})
+	ready(listener.Addr())
+	err = srv.Serve(&limitedListener{Listener: listener, free: make(chan struct{}, maxConnections)})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -101,13 +101,13 @@ func TestMetricsSize(t *testing.T) {
 }
 
 func TestMetricsPortTaken(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer listener.Close()
 	err = ServeMetrics(
-		t.Context(), netip.MustParseAddrPort(l.Addr().String()), fullStatus, func(net.Addr) { t.Error("ready") })
+		t.Context(), netip.MustParseAddrPort(listener.Addr().String()), fullStatus, func(net.Addr) { t.Error("ready") })
 	if err == nil || !strings.HasPrefix(err.Error(), "listening for Prometheus (metrics.listen): ") {
 		t.Error(err)
 	}

@@ -20,17 +20,17 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Limits that bound the cost of requests for the daemon.
+// Limits on the cost of requests for the daemon.
 const (
-	maxConnections = 32
-	maxBodyBytes   = 16 << 10
-	requestTime    = 5 * time.Second // for a request to arrive
-	stallTime      = 5 * time.Second // of a reader that does not read
-	streamTime     = time.Minute     // for all sessions
-	logoutTime     = 5 * time.Minute // for all sessions to end
-	goodbyeTime    = time.Second     // for requests in progress when the daemon ends
-	logoutWorkers  = 64              // ended concurrently: they share a write to the disk
-	maxUserBytes   = 253             // RFC 2865, 5
+	maxConnections  = 32
+	maxBodyBytes    = 16 << 10
+	requestTimeout  = 5 * time.Second // for a request to arrive
+	stallTimeout    = 5 * time.Second // of a reader that does not read
+	listTimeout     = time.Minute     // for all sessions
+	logoutTimeout   = 5 * time.Minute // for all sessions to end
+	shutdownTimeout = time.Second     // for requests in progress when the daemon ends
+	logoutWorkers   = 64              // ended concurrently: they share a write to the disk
+	maxUserBytes    = 253             // RFC 2865, 5
 )
 
 // server answers requests.
@@ -40,25 +40,27 @@ type server struct {
 	stallAfter time.Duration
 }
 
-// Serve answers until ctx ends, then gives requests in progress a second and closes the socket. status must return
-// quickly. Errors of requests go to slog's default.
+// Serve answers until ctx ends. It then waits for requests in progress for shutdownTimeout, and closes the socket.
+// status must return quickly. Errors of connections go to slog's default logger.
 func (s *Socket) Serve(ctx context.Context, table Sessions, status func() Status) error {
 	srv := &http.Server{
 		Handler:           (&server{table, status, s.stallAfter}).routes(),
-		ReadHeaderTimeout: requestTime, ReadTimeout: requestTime, IdleTimeout: requestTime,
+		ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, IdleTimeout: requestTimeout,
 		MaxHeaderBytes: 8 << 10,
 		BaseContext:    func(net.Listener) context.Context { return ctx },
 		ErrorLog:       slog.NewLogLogger(slog.Default().Handler(), slog.LevelError),
 	}
 	srv.SetKeepAlivesEnabled(false) // one request a connection, so that no idle connection is held
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(&bounded{Listener: s.listener, free: make(chan struct{}, maxConnections)}) }()
+	go func() {
+		ended <- srv.Serve(&limitedListener{Listener: s.listener, free: make(chan struct{}, maxConnections)})
+	}()
 	var err error
 	select {
 	case err = <-ended:
 		err = fmt.Errorf("serving the control socket: %w", err)
 	case <-ctx.Done():
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbyeTime)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if srv.Shutdown(late) != nil {
 			srv.Close()
@@ -68,43 +70,43 @@ func (s *Socket) Serve(ctx context.Context, table Sessions, status func() Status
 	return errors.Join(err, s.Close())
 }
 
-// bounded is a listener that refuses connections beyond a limit instead of queueing them.
-type bounded struct {
+// limitedListener answers connections beyond a limit with tooManyReply, instead of queueing them.
+type limitedListener struct {
 	net.Listener
-	free chan struct{}
+	free chan struct{} // has an element for each open connection
 }
 
-// refusal is the answer to a connection beyond the limit.
-const refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" +
+// tooManyReply is the answer to a connection beyond the limit.
+const tooManyReply = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" +
 	`{"error":"too many control connections: try again"}` + "\n"
 
 // Accept implements net.Listener.
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *limitedListener) Accept() (net.Conn, error) {
 	for {
-		c, err := b.Listener.Accept()
+		conn, err := b.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
 		select {
 		case b.free <- struct{}{}:
-			return &counted{Conn: c, release: sync.OnceFunc(func() { <-b.free })}, nil
+			return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-b.free })}, nil
 		default:
 			// The answer fits into a new socket's buffer.
-			c.SetWriteDeadline(time.Now().Add(time.Second))
-			io.WriteString(c, refusal)
-			c.Close()
+			conn.SetWriteDeadline(time.Now().Add(time.Second))
+			io.WriteString(conn, tooManyReply)
+			conn.Close()
 		}
 	}
 }
 
-// counted is a connection that frees its place when it is closed.
-type counted struct {
+// limitedConn is a connection of a limitedListener. Its Close frees its place.
+type limitedConn struct {
 	net.Conn
 	release func()
 }
 
 // Close implements net.Conn.
-func (c *counted) Close() error {
+func (c *limitedConn) Close() error {
 	defer c.release()
 	return c.Conn.Close()
 }
@@ -123,9 +125,9 @@ func (s *server) routes() http.Handler {
 	return mux
 }
 
-// reply sends a value; a reader that does not read it is disconnected.
+// reply sends a value as JSON. It disconnects a client that does not read it.
 func reply(w http.ResponseWriter, code int, v any) {
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stallTime))
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stallTimeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	json.NewEncoder(w).Encode(v)
@@ -133,8 +135,8 @@ func reply(w http.ResponseWriter, code int, v any) {
 
 func fail(w http.ResponseWriter, code int, err error) { reply(w, code, failure{err.Error()}) }
 
-// list streams sessions, one a line. If it cannot send all, it breaks the connection off: only the end of a chunked
-// body means that the list is complete.
+// list sends sessions, one a line. If it cannot send all, it closes the connection without the end of the chunked body,
+// by which clients know that a list is complete.
 func (s *server) list(w http.ResponseWriter, r *http.Request) {
 	filter := Filter{User: r.URL.Query().Get("user"), State: State(r.URL.Query().Get("state"))}
 	if err := filter.Check(); err != nil {
@@ -142,17 +144,17 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	enc, deadline := json.NewEncoder(w), http.NewResponseController(w)
-	end := time.Now().Add(streamTime)
+	encoder, deadline := json.NewEncoder(w), http.NewResponseController(w)
+	end := time.Now().Add(listTimeout)
 	var err error
-	s.table.Each(func(c session.Session) bool {
-		c = c.At(time.Now())
+	s.table.Each(func(client session.Session) bool {
+		client = client.At(time.Now())
 		// The context ends with the daemon, and when the client disconnects.
-		if err = r.Context().Err(); err != nil || !filter.match(c) {
+		if err = r.Context().Err(); err != nil || !filter.match(client) {
 			return err == nil
 		}
 		deadline.SetWriteDeadline(earlier(time.Now().Add(s.stallAfter), end))
-		err = enc.Encode(asShown(c))
+		err = encoder.Encode(asShown(client))
 		return err == nil
 	})
 	if err != nil {
@@ -175,8 +177,8 @@ func (f Filter) Check() error {
 	return fmt.Errorf("no state is called %q: there are %s, %s and %s", f.State, States[0], States[1], States[2])
 }
 
-func (f Filter) match(s session.Session) bool {
-	return (f.User == "" || session.SameUser(f.User, s.User)) && (f.State == "" || f.State == s.State)
+func (f Filter) match(client session.Session) bool {
+	return (f.User == "" || session.SameUser(f.User, client.User)) && (f.State == "" || f.State == client.State)
 }
 
 func (s *server) get(w http.ResponseWriter, r *http.Request) {
@@ -185,12 +187,12 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	c, ok := s.table.Get(addr)
+	client, ok := s.table.Get(addr)
 	if !ok {
 		fail(w, http.StatusNotFound, unknownClient(addr))
 		return
 	}
-	reply(w, http.StatusOK, asShown(c.At(time.Now())))
+	reply(w, http.StatusOK, asShown(client.At(time.Now())))
 }
 
 // readLogin decodes a LoginRequest.
@@ -202,7 +204,7 @@ func readLogin(r io.Reader) (LoginRequest, error) {
 	return req, req.Check()
 }
 
-// Check refuses requests that cannot be carried out for any client.
+// Check returns an error for a request that is invalid for any client.
 func (r LoginRequest) Check() error {
 	switch {
 	case !r.Addr.Is4():
@@ -237,12 +239,12 @@ func readLogout(r io.Reader) (LogoutRequest, error) {
 
 // readRequest decodes exactly one JSON value, with known fields only.
 func readRequest(r io.Reader, target any) error {
-	dec := json.NewDecoder(r)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(target); err != nil {
+	decoder := json.NewDecoder(r)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(target); err != nil {
 		return fmt.Errorf("reading the request: %w", err)
 	}
-	if _, err := dec.Token(); err != io.EOF {
+	if _, err := decoder.Token(); err != io.EOF {
 		return errors.New("reading the request: there is more than one value")
 	}
 	return nil

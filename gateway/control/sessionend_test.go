@@ -12,7 +12,7 @@ import (
 func TestLogoutOnAFullDisk(t *testing.T) {
 	table := authenticated(6)
 	table.endErr = fmt.Errorf("end the session: %w", session.ErrLater)
-	c := dial(t, start(t, table, stallTime))
+	c := dial(t, start(t, table, stallTimeout))
 	for _, l := range []struct {
 		req  LogoutRequest
 		want LogoutReply
@@ -28,10 +28,10 @@ func TestLogoutOnAFullDisk(t *testing.T) {
 func TestExpiredSessionsNotShown(t *testing.T) {
 	table := authenticated(2)
 	table.all[1].Limits.SessionTimeout = time.Minute
-	c := dial(t, start(t, table, stallTime))
-	s, err := c.Session(t.Context(), numbered(1))
-	if err != nil || s.State != session.PreAuth || s.LastEnd.Cause != session.SessionTimeout {
-		t.Errorf("it is shown as %+v, %v", s, err)
+	c := dial(t, start(t, table, stallTimeout))
+	client, err := c.Session(t.Context(), numbered(1))
+	if err != nil || client.State != session.PreAuth || client.LastEnd.Cause != session.SessionTimeout {
+		t.Errorf("it is shown as %+v, %v", client, err)
 	}
 	in := 0
 	err = c.Sessions(t.Context(), Filter{State: session.Authenticated}, func(Session) error { in++; return nil })

@@ -18,23 +18,21 @@ import (
 // ErrRunning means that another daemon has the socket.
 var ErrRunning = errors.New("another gatewayd is running")
 
-// Socket is the control socket, which one daemon at a time can have. Having it also means that no other daemon uses the
-// same run_dir.
+// Socket is the control socket. Only one daemon at a time can have it, so no other daemon uses the same run_dir.
 type Socket struct {
 	lock       *os.File
 	listener   net.Listener
 	stallAfter time.Duration // a reader that reads nothing for this long is disconnected
 }
 
-// socketMode admits the daemon's user and group.
+// socketMode lets the daemon's user and group connect.
 const socketMode = 0o660
 
-// lockMode keeps other users from holding the lock, for which read access suffices.
+// lockMode keeps other users from taking the lock, which needs only read access to the file.
 const lockMode = 0o600
 
-// Listen creates the socket at path, also after a daemon that was killed, whose end it waits for. While
-// another daemon runs, it fails after a second with ErrRunning and that daemon's process id. Connections wait
-// until Serve.
+// Listen creates the socket at path. If a daemon was killed just before, it waits for that daemon's end. While another
+// daemon runs, it returns ErrRunning after exitWait, with that daemon's process ID. Connections wait until Serve.
 func Listen(path string) (*Socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder of the control socket: %w", err)
@@ -43,7 +41,7 @@ func Listen(path string) (*Socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Socket{lock: lock, stallAfter: stallTime}
+	s := &Socket{lock: lock, stallAfter: stallTimeout}
 	// With the lock held, an existing socket belongs to a daemon that has ended.
 	if err := removeSocket(path); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -57,49 +55,49 @@ func Listen(path string) (*Socket, error) {
 // takeLock locks a file for the life of the process. The kernel releases the lock however the process ends. The file
 // stays, so that two daemons never lock different files of the same name.
 func takeLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, lockMode)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, lockMode)
 	if err == nil {
-		err = f.Chmod(lockMode) // corrects an older file's mode, or an umask's effect
+		err = file.Chmod(lockMode) // corrects an older file's mode, or an umask's effect
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locking the control socket: %w", err)
 	}
-	until := time.Now().Add(dying)
-	for err = tryLock(f); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(until); err = tryLock(f) {
+	until := time.Now().Add(exitWait)
+	for err = tryLock(file); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(until); err = tryLock(file) {
 		time.Sleep(lockPause)
 	}
 	if err != nil {
-		defer f.Close()
+		defer file.Close()
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
 		}
 		holder := ""
-		if pid := writtenPID(f); pid > 0 {
+		if pid := writtenPID(file); pid > 0 {
 			holder = fmt.Sprintf(" (process %d)", pid)
 		}
 		return nil, fmt.Errorf("%w%s with the same run_dir (%s): end it first, or give this one another run_dir", ErrRunning,
 			holder, filepath.Dir(path))
 	}
-	awaitEnd(writtenPID(f), until)
-	if err = f.Truncate(0); err == nil {
-		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	awaitEnd(writtenPID(file), until)
+	if err = file.Truncate(0); err == nil {
+		_, err = file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("writing %s: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("writing %s: %w", path, err), file.Close())
 	}
-	return f, nil
+	return file, nil
 }
 
-// A process that was killed keeps its locks, ports and programs until the kernel has taken it apart, which takes some
-// half a second.
-var dying = time.Second // how long Listen waits for that; tests change it
+// exitWait is the time that Listen waits for a killed process: the kernel takes about half a second to free its locks,
+// ports and programs. Tests change it.
+var exitWait = time.Second
 
 const lockPause = 10 * time.Millisecond
 
-func tryLock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+func tryLock(file *os.File) error { return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 
-// awaitEnd waits until the process that had a lock has ended, because the kernel may release the lock
-// before its ports. 0 is no process.
+// awaitEnd waits until the process that had a lock has ended, because the kernel may free the process's ports after its
+// lock. pid 0 is none.
 func awaitEnd(pid int, until time.Time) {
 	if pid <= 0 || pid == os.Getpid() {
 		return
@@ -112,7 +110,7 @@ func awaitEnd(pid int, until time.Time) {
 	for {
 		left := time.Until(until)
 		if left <= 0 {
-			return // it lives: what it still has, another check names
+			return // the process lives: other checks report the ports that it has
 		}
 		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1); !errors.Is(
 			err, unix.EINTR) {
@@ -121,10 +119,10 @@ func awaitEnd(pid int, until time.Time) {
 	}
 }
 
-// writtenPID is the process that has written its id into a lock; 0: none.
-func writtenPID(f *os.File) int {
+// writtenPID returns the process ID in a lock file; 0 if there is none.
+func writtenPID(file *os.File) int {
 	line := make([]byte, 20)
-	n, _ := f.ReadAt(line, 0)
+	n, _ := file.ReadAt(line, 0)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
 	if err != nil {
 		return 0
@@ -153,14 +151,14 @@ func listenUnix(path string) (net.Listener, error) {
 		var err error
 		return errors.Join(c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), socketMode) }), err)
 	}}
-	l, err := config.Listen(context.Background(), "unix", path)
+	listener, err := config.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.Chmod(path, socketMode); err != nil { // the umask may have removed bits
-		return nil, errors.Join(err, l.Close())
+		return nil, errors.Join(err, listener.Close())
 	}
-	return l, nil
+	return listener, nil
 }
 
 // Close closes the socket. It may be called twice, and after Serve.
@@ -174,7 +172,7 @@ func (s *Socket) Close() error {
 		s.listener = nil
 	}
 	if s.lock != nil {
-		// No later daemon waits for the end of another process that has got the id.
+		// Remove the process ID, so that a later daemon does not wait for another process that has got the same ID.
 		err = errors.Join(err, s.lock.Truncate(0), s.lock.Close())
 		s.lock = nil
 	}

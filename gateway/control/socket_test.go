@@ -50,9 +50,9 @@ func TestOneDaemonAtATime(t *testing.T) {
 
 // waitsFor has Listen wait at most so long, until the test ends.
 func waitsFor(t *testing.T, d time.Duration) {
-	before := dying
-	dying = d
-	t.Cleanup(func() { dying = before })
+	before := exitWait
+	exitWait = d
+	t.Cleanup(func() { exitWait = before })
 }
 
 // TestListenWaitsForEndingProcess: Listen waits for a lock that is held, and then for the process that had it, whose

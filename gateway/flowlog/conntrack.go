@@ -7,29 +7,34 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
-// named returns a connection as data paths know it.
-func named(c conntrack.Connection) datapath.Tracked {
-	return datapath.Tracked{From: c.Orig.From, To: c.Orig.To, Protocol: c.Orig.Protocol, Start: c.Start}
+// trackedOf converts a connection for the data path.
+func trackedOf(conn conntrack.Connection) datapath.Tracked {
+	return datapath.Tracked{From: conn.Orig.From, To: conn.Orig.To, Protocol: conn.Orig.Protocol, Start: conn.Start}
 }
 
-// flowOf returns a connection as a flow of a client. Connections of and to the gateway itself are none.
-func flowOf(c conntrack.Connection, client func(netip.Addr) bool, gateway netip.Addr) (f Flow, ok bool) {
-	f = Flow{Protocol: c.Orig.Protocol, ICMPType: c.Orig.ICMPType, ICMPCode: c.Orig.ICMPCode, Start: c.Start, End: c.Stop}
+// flowOf converts a connection to a client's flow. ok is false for connections without a client, and for those between
+// a client and the gateway. client reports whether an address is a client's.
+func flowOf(conn conntrack.Connection, client func(netip.Addr) bool, gateway netip.Addr) (flow Flow, ok bool) {
+	flow = Flow{Protocol: conn.Orig.Protocol, ICMPType: conn.Orig.ICMPType, ICMPCode: conn.Orig.ICMPCode,
+		Start: conn.Start, End: conn.Stop}
 	switch {
-	case client(c.Orig.From.Addr()):
-		f.Client, f.Peer, f.Outside, f.Asked = c.Orig.From, c.Reply.From, c.Reply.To, c.Orig.To
-		f.UpPkts, f.UpBytes, f.DownPkts, f.DownBytes = c.Sent.Packets, c.Sent.Bytes, c.Got.Packets, c.Got.Bytes
-	case client(c.Reply.From.Addr()):
-		f.Client, f.Peer, f.Outside, f.Asked, f.Inbound = c.Reply.From, c.Orig.From, c.Orig.To, c.Reply.To, true
-		f.UpPkts, f.UpBytes, f.DownPkts, f.DownBytes = c.Got.Packets, c.Got.Bytes, c.Sent.Packets, c.Sent.Bytes
+	case client(conn.Orig.From.Addr()):
+		flow.Client, flow.Peer, flow.Outside, flow.Asked = conn.Orig.From, conn.Reply.From, conn.Reply.To, conn.Orig.To
+		flow.UpPkts, flow.UpBytes, flow.DownPkts, flow.DownBytes = conn.Sent.Packets, conn.Sent.Bytes, conn.Got.Packets,
+			conn.Got.Bytes
+	case client(conn.Reply.From.Addr()):
+		flow.Client, flow.Peer, flow.Outside, flow.Asked, flow.Inbound = conn.Reply.From, conn.Orig.From, conn.Orig.To,
+			conn.Reply.To, true
+		flow.UpPkts, flow.UpBytes, flow.DownPkts, flow.DownBytes = conn.Got.Packets, conn.Got.Bytes, conn.Sent.Packets,
+			conn.Sent.Bytes
 	default:
-		return f, false
+		return flow, false
 	}
-	if f.Outside == f.Client {
-		f.Outside = netip.AddrPort{}
+	if flow.Outside == flow.Client {
+		flow.Outside = netip.AddrPort{}
 	}
-	if f.Asked == f.Peer {
-		f.Asked = netip.AddrPort{}
+	if flow.Asked == flow.Peer {
+		flow.Asked = netip.AddrPort{}
 	}
-	return f, f.Peer.Addr() != gateway
+	return flow, flow.Peer.Addr() != gateway
 }

@@ -17,23 +17,24 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// written writes the ends of flows, and closes and packs their file where packed is set. It returns the
-// file's path without an ending.
-func written(t testing.TB, folder string, flows int, packed bool) string {
+// writeFlows writes the ends of numbered flows into a file, closes it, and packs it if packed is set. It returns the
+// file's path without the ending.
+func writeFlows(t testing.TB, folder string, flows int, packed bool) string {
 	t.Helper()
-	l := writer(t, folder)
+	log := writer(t, folder)
 	for i := range flows {
-		l.add(numbered(i), true, true)
+		log.add(numbered(i), true, true)
 	}
-	l.flush(time.Now())
-	must(t, l.out.Close())
+	log.flush(time.Now())
+	must(t, log.out.Close())
 	if packed {
-		must(t, pack(l.out.base))
+		must(t, pack(log.out.base))
 	}
-	return l.out.base
+	return log.out.base
 }
 
-// countFlows reports how many of some flows a log has, and checks that they are whole.
+// countFlows returns the number of the numbered flows that a log has, and the last result. It checks that flows are
+// whole.
 func countFlows(t testing.TB, folder string, flows int) (present int, last Found) {
 	t.Helper()
 	for i := range flows {
@@ -53,12 +54,12 @@ func countFlows(t testing.TB, folder string, flows int) (present int, last Found
 	return present, last
 }
 
-// TestTornFile: a file that ends anywhere in a line, as after a power failure, has all lines before it, and the
-// torn one is said. It is packed like others.
+// TestTornFile: in a file that ends in the middle of a line, as after a power failure, FindFlows finds all whole lines
+// and counts the torn one as damaged. The file can be packed.
 func TestTornFile(t *testing.T) {
 	const flows = 3
 	folder := t.TempDir()
-	base := written(t, folder, flows, false)
+	base := writeFlows(t, folder, flows, false)
 	whole, err := os.ReadFile(base + plainEnd)
 	must(t, err)
 	ends := []int{0}
@@ -90,12 +91,12 @@ func TestTornFile(t *testing.T) {
 	}
 }
 
-// TestDamagedPack: a packed file that is cut or overwritten has the blocks before the damage, and a damaged index costs
-// time alone.
+// TestDamagedPack: in a packed file that is cut or overwritten, FindFlows finds the blocks before the damage. A damaged
+// index only makes it slower.
 func TestDamagedPack(t *testing.T) {
 	const flows = 3 * blockLines
 	folder := t.TempDir()
-	base := written(t, folder, flows, true)
+	base := writeFlows(t, folder, flows, true)
 	whole, err := os.ReadFile(base + packedEnd)
 	must(t, err)
 	index, err := os.ReadFile(base + indexEnd)
@@ -124,42 +125,42 @@ func TestDamagedPack(t *testing.T) {
 	}
 }
 
-// TestFullDisk: lines wait while the disk is full, and are written once there is room; beyond the bound of what waits
-// each line that is lost is counted.
+// TestFullDisk: lines wait while the disk is full, and are written once there is room. When too many wait, each lost
+// line is counted.
 func TestFullDisk(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "full")
 	must(t, os.Mkdir(folder, 0o700))
 	must(t, unix.Mount("none", folder, "tmpfs", 0, "size=256k"))
 	t.Cleanup(func() { unix.Unmount(folder, unix.MNT_DETACH) })
-	l := writer(t, folder)
+	log := writer(t, folder)
 	added := 0
 	batch := func(n int) {
 		for range n {
-			l.add(numbered(added), true, true)
+			log.add(numbered(added), true, true)
 			added++
 		}
-		l.flush(time.Now())
+		log.flush(time.Now())
 	}
-	for l.waiting == 0 {
+	for log.waiting == 0 {
 		batch(100)
 	}
 	batch(500)
-	if s := l.Stats(); s.Lost != 0 || l.waiting < 500 {
-		t.Fatalf("%d lines wait, %+v", l.waiting, s)
+	if stats := log.Stats(); stats.Lost != 0 || log.waiting < 500 {
+		t.Fatalf("%d lines wait, %+v", log.waiting, stats)
 	}
 	room := func(size string) { must(t, unix.Mount("none", folder, "tmpfs", unix.MS_REMOUNT, "size="+size)) }
 	room("1m")
-	l.flush(time.Now())
-	if present, last := countFlows(t, folder, added); present != added || last.Damaged > 0 || l.waiting != 0 {
-		t.Fatalf("with room again: %d of %d flows, %d wait, %+v", present, added, l.waiting, last)
+	log.flush(time.Now())
+	if present, last := countFlows(t, folder, added); present != added || last.Damaged > 0 || log.waiting != 0 {
+		t.Fatalf("with room again: %d of %d flows, %d wait, %+v", present, added, log.waiting, last)
 	}
-	for l.Stats().Lost == 0 {
+	for log.Stats().Lost == 0 {
 		batch(20_000)
 	}
-	lost := l.Stats().Lost
+	lost := log.Stats().Lost
 	room("1g")
-	l.flush(time.Now())
-	if lines := countLines(t, folder); uint64(lines)+lost != uint64(added) || l.Stats().Lost != lost {
+	log.flush(time.Now())
+	if lines := countLines(t, folder); uint64(lines)+lost != uint64(added) || log.Stats().Lost != lost {
 		t.Errorf("of %d lines %d are there and %d are counted as lost", added, lines, lost)
 	}
 }
@@ -171,15 +172,15 @@ func countLines(t testing.TB, folder string) int {
 	return n
 }
 
-// TestOverflow: where the kernel's reports overflow, all connections are recorded with their ends all the same,
-// and the overflow is counted.
+// TestOverflow: when the buffer for the kernel's reports overflows, the log records all connections and their ends, and
+// counts the overflow.
 func TestOverflow(t *testing.T) {
 	defer func(before int) { bufferBytes = before }(bufferBytes)
 	bufferBytes = 16 << 10
 	w, p, folder := newWorld(t), &holders{}, t.TempDir()
 	p.set("ann")
 	run(t, "sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600")
-	l, err := Open(config(folder, p)) // nobody reads yet
+	log, err := Open(config(folder, p)) // nobody reads yet
 	must(t, err)
 	const flows = 1000
 	socket := w.udp(t)
@@ -200,28 +201,27 @@ func TestOverflow(t *testing.T) {
 	before := uint64(tracked())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
+	go func() { ended <- log.Run(ctx) }()
 	stats := func(label string, ok func(Stats) bool) {
 		netnstest.Await(t, label, func() error {
-			if s := l.Stats(); !ok(s) {
+			if s := log.Stats(); !ok(s) {
 				return fmt.Errorf("%+v of %d", s, before)
 			}
 			return nil
 		})
 	}
 	stats("all beginnings", func(s Stats) bool { return s.Missed > 0 && s.Started >= before })
-	flushConnections(t) // more ends at once than fit
+	flushConnections(t) // more ends at once than fit into the buffer
 	stats("all ends", func(s Stats) bool { return s.Ended >= before })
 	cancel()
 	must(t, <-ended)
-	must(t, l.Close())
-	if s := l.Stats(); s.Started != before || s.Ended != before || s.Lost != 0 {
+	must(t, log.Close())
+	if s := log.Stats(); s.Started != before || s.Ended != before || s.Lost != 0 {
 		t.Errorf("the kernel had %d connections; %+v", before, s)
 	}
 }
 
-// TestCrash: whatever was flushed is there after a crash, and what has not ended by then is recorded by the next
-// log, with its beginning.
+// TestCrash: flushed lines are there after a crash, and the next log records the start of connections that exist.
 func TestCrash(t *testing.T) {
 	w, p, folder := newWorld(t), &holders{}, t.TempDir()
 	p.set("ann")
@@ -230,25 +230,25 @@ func TestCrash(t *testing.T) {
 	socket := w.udp(t)
 	address := fmt.Sprintf("10.1.0.9:%d", socket.LocalAddr().(*net.UDPAddr).Port)
 	send(t, socket, 1000)
-	whois(t, folder, address, time.Now(), func(f Flow) bool { return f.Peer.Port() == 1000 })
+	whois(t, folder, address, time.Now(), func(flow Flow) bool { return flow.Peer.Port() == 1000 })
 	send(t, socket, 1001)
 	netnstest.Await(t, "the other beginning", func() error {
-		if s := first.Stats(); s.Started < 2 {
-			return fmt.Errorf("%+v", s)
+		if stats := first.Stats(); stats.Started < 2 {
+			return fmt.Errorf("%+v", stats)
 		}
 		return nil
 	})
-	image := t.TempDir() // what a crash at this moment leaves: the second line may not be on the disk
+	image := t.TempDir() // the disk after a crash at this moment: the second line may not be on it
 	run(t, "cp "+folder+"/*.ndjson "+image)
-	whois(t, image, address, time.Now(), func(f Flow) bool { return f.Peer.Port() == 1000 && f.User == "ann" })
+	whois(t, image, address, time.Now(), func(flow Flow) bool { return flow.Peer.Port() == 1000 && flow.User == "ann" })
 	next, err := Open(config(image, p))
 	must(t, err)
 	next.flush(time.Now())
 	must(t, next.out.Close())
 	for _, port := range []uint16{1000, 1001} {
-		f := whois(t, image, address, time.Now(), func(f Flow) bool { return f.Peer.Port() == port })
-		if f.Event != Begins || port == 1000 && f.User != "ann" {
-			t.Errorf("%d: %+v", port, f)
+		flow := whois(t, image, address, time.Now(), func(flow Flow) bool { return flow.Peer.Port() == port })
+		if flow.Event != Begins || port == 1000 && flow.User != "ann" {
+			t.Errorf("%d: %+v", port, flow)
 		}
 	}
 	must(t, next.events.Close())

@@ -5,46 +5,47 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
-// endedFlow is a flow that has ended. Its line is written once the packets that bypassed connection tracking are added.
+// endedFlow is a flow that has ended, but whose packets that bypassed connection tracking are not added yet.
 type endedFlow struct {
 	flow    Flow
 	tracked datapath.Tracked
-	unknown bool // before it ended
+	unknown bool // its start was not recorded
 }
 
-// mostEnding bounds the flows that wait for what was counted aside.
-const mostEnding = 50_000
+// maxEndings bounds the ended flows that wait for their bypassing packets.
+const maxEndings = 50_000
 
-// inherit begins with the connections that exist, and has the data path keep only their counts. Ends are reported by
-// now: a connection that is not listed, and whose end is not reported, had ended before.
-func (l *Log) inherit() error {
+// adoptConnections records the start of all existing connections, and has the data path forget the counts of others. It
+// first lists the connections and then handles the reports that have come meanwhile: a connection in neither had ended
+// before.
+func (l *Log) adoptConnections() error {
 	var present []datapath.Tracked
-	name := func(c conntrack.Connection) { present = append(present, named(c)) }
-	err := conntrack.List(func(c conntrack.Connection) { name(c); l.listed(c) })
+	name := func(conn conntrack.Connection) { present = append(present, trackedOf(conn)) }
+	err := conntrack.List(func(conn conntrack.Connection) { name(conn); l.recordListed(conn) })
 	if err != nil || l.cfg.Bypassed == nil {
 		return err
 	}
 	if err := l.events.Reported(
-		l.recordStart, func(c conntrack.Connection) { name(c); l.finished(c) }, l.findMissed); err != nil {
+		l.recordStart, func(conn conntrack.Connection) { name(conn); l.recordEnd(conn) }, l.findMissed); err != nil {
 		return err
 	}
 	return l.cfg.Bypassed.Keep(present)
 }
 
-// await has the end of a flow written at the next flush, with the packets that bypassed connection tracking: some may
-// still be on their way.
-func (l *Log) await(e endedFlow) {
+// deferEnd keeps the end of a flow until the next flush adds the packets that bypassed connection tracking, some of
+// which may not be counted yet.
+func (l *Log) deferEnd(ended endedFlow) {
 	l.mu.Lock()
-	l.ending = append(l.ending, e)
+	l.ending = append(l.ending, ended)
 	n := len(l.ending)
 	l.mu.Unlock()
-	if n >= mostEnding {
-		l.complete()
+	if n >= maxEndings {
+		l.addBypassed()
 	}
 }
 
-// complete adds the bypassing packets to flows that have ended, and has their lines written.
-func (l *Log) complete() {
+// addBypassed adds the bypassing packets to the flows that have ended, and adds their lines.
+func (l *Log) addBypassed() {
 	l.mu.Lock()
 	all := l.ending
 	l.ending = nil
@@ -61,10 +62,10 @@ func (l *Log) complete() {
 		l.cfg.Log.Error("counting the flow log's connections: bytes of some that have ended may be missing", "connections",
 			len(all), "err", err)
 	}
-	for i, e := range all {
-		f, t := e.flow, uncounted[i]
-		f.UpBytes, f.UpPkts = f.UpBytes+t.UpBytes, f.UpPkts+t.UpPackets
-		f.DownBytes, f.DownPkts = f.DownBytes+t.DownBytes, f.DownPkts+t.DownPackets
-		l.add(f, e.unknown, true)
+	for i, ended := range all {
+		flow, t := ended.flow, uncounted[i]
+		flow.UpBytes, flow.UpPkts = flow.UpBytes+t.UpBytes, flow.UpPkts+t.UpPackets
+		flow.DownBytes, flow.DownPkts = flow.DownBytes+t.DownBytes, flow.DownPkts+t.DownPackets
+		l.add(flow, ended.unknown, true)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Names of files: flows-20060102T150405Z.ndjson, and once closed .ndjson.gz and .idx in place of it.
+// Names of files: flows-20060102T150405Z.ndjson, and when packed, .ndjson.gz and .idx instead of it.
 const (
 	prefix    = "flows-"
 	layout    = "20060102T150405Z"
@@ -23,11 +23,11 @@ const (
 
 // segment is one file of the log.
 type segment struct {
-	base      string    // path without an ending
-	beganAt   time.Time // when it was begun, by its name
-	packed    bool      // closed: compressed and indexed
-	bytes     int64     // of the file and its index
-	changedAt time.Time // of the last change
+	base      string    // path without the ending
+	beganAt   time.Time // time in its name
+	packed    bool      // compressed and indexed
+	bytes     int64     // size of the file and its index
+	changedAt time.Time // time of the last change
 }
 
 func (s segment) path() string {
@@ -37,19 +37,19 @@ func (s segment) path() string {
 	return s.base + plainEnd
 }
 
-// segments lists a log's files, the oldest first. A file that was being closed when the daemon died is there twice; the
-// plain one counts.
+// segments lists a log's files, the oldest first. When the daemon was killed while it packed a file, the file exists in
+// both forms; segments then lists the plain one.
 func segments(folder string) ([]segment, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, fmt.Errorf("listing the flow log: %w", err)
 	}
 	found := map[string]segment{}
-	for _, e := range entries {
-		name, packed := strings.CutSuffix(e.Name(), packedEnd)
+	for _, entry := range entries {
+		name, packed := strings.CutSuffix(entry.Name(), packedEnd)
 		if !packed {
 			var plain bool
-			if name, plain = strings.CutSuffix(e.Name(), plainEnd); !plain {
+			if name, plain = strings.CutSuffix(entry.Name(), plainEnd); !plain {
 				continue
 			}
 		}
@@ -58,56 +58,56 @@ func segments(folder string) ([]segment, error) {
 		if !isOurs || err != nil {
 			continue
 		}
-		info, err := e.Info()
+		info, err := entry.Info()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile
 		} else if err != nil {
 			return nil, fmt.Errorf("listing the flow log: %w", err)
 		}
-		s := segment{base: filepath.Join(folder, name), beganAt: since, packed: packed, bytes: info.Size(),
+		file := segment{base: filepath.Join(folder, name), beganAt: since, packed: packed, bytes: info.Size(),
 			changedAt: info.ModTime()}
-		if index, err := os.Stat(s.base + indexEnd); packed && err == nil {
-			s.bytes += index.Size()
+		if index, err := os.Stat(file.base + indexEnd); packed && err == nil {
+			file.bytes += index.Size()
 		}
 		if other, twice := found[name]; !twice || other.packed {
-			found[name] = s
+			found[name] = file
 		}
 	}
 	var all []segment
-	for _, s := range found {
-		all = append(all, s)
+	for _, file := range found {
+		all = append(all, file)
 	}
 	slices.SortFunc(all, func(a, b segment) int { return cmp.Compare(a.base, b.base) })
 	return all, nil
 }
 
-// file is the file that is written at present. At most one goroutine uses it.
+// file is the file that the log writes at present. Only one goroutine uses it.
 type file struct {
 	*os.File
 	base      string
 	began     time.Time
-	goodBytes int64 // bytes that are written and synchronised; what follows is removed
+	goodBytes int64 // bytes of whole lines on the disk; appendLines removes any after them
 }
 
-// create begins a file. Its name's time is a free second, not before now.
+// create makes a new file. Its name has the first second from now on that no other file has.
 func create(folder string, now time.Time) (*file, error) {
 	for instant := now.UTC(); ; instant = instant.Add(time.Second) {
 		base := filepath.Join(folder, prefix+instant.Format(layout))
 		if _, err := os.Stat(base + packedEnd); err == nil {
 			continue
 		}
-		f, err := os.OpenFile(base+plainEnd, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		created, err := os.OpenFile(base+plainEnd, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		} else if err != nil {
 			return nil, fmt.Errorf("beginning a file of the flow log: %w", err)
 		}
-		return &file{File: f, base: base, began: now}, nil
+		return &file{File: created, base: base, began: now}, nil
 	}
 }
 
-// appendLines appends lines and has them on the disk. On error the file is as before, or ends in a torn
-// line that the next call removes.
+// appendLines appends lines and synchronises the file to the disk. After an error the file may end in a torn line,
+// which the next call removes.
 func (f *file) appendLines(lines []byte) error {
 	if err := f.Truncate(f.goodBytes); err != nil {
 		return fmt.Errorf("writing the flow log: %w", err)

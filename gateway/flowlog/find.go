@@ -22,21 +22,22 @@ var (
 	ErrTooOld = errors.New("the flow log does not go back that far")
 )
 
-// clockSlack is how far the start in a flow's lines may differ: of one that began under a former daemon the
-// kernel says when, and reported its begin without that time.
+// clockSlack is the largest difference of the start between the two lines of a flow. They differ when the kernel's
+// report of the start had no time, and its list, which another daemon has read, has one.
 const clockSlack = 2 * time.Second
 
 // Found is the result of a search: the flows that had an address and port at a time.
 type Found struct {
-	Flows   []Flow // one for each; Ends: whole. Begins: its end is not in the log
-	Damaged int    // lines that could not be read and may have been of the address
-	Slow    int    // closed files without a usable index, which were read whole
-	Since   time.Time
+	Flows   []Flow    // with Event Ends, or with Begins when the end is not in the log
+	Damaged int       // number of unreadable lines that may have been about the address
+	Slow    int       // number of packed files without a usable index, which were read whole
+	Since   time.Time // begin of the oldest file
 }
 
-// FindFlows returns the flows that had an address and port in the second of a time, of the client or as the peer saw
-// it. It needs no daemon, and may run beside one: lines are found a second after their event. It fails with ErrNoLog
-// for a folder without files, and with ErrTooOld if the oldest is younger than the time and nothing is found.
+// FindFlows returns the flows that had an address and port in the second of instant: the client's, or those that the
+// peer saw in their place. It needs no daemon, and may run beside one, which writes lines about a second after their
+// event. It returns ErrNoLog for a folder without files, and ErrTooOld if it finds nothing and instant is before the
+// oldest file.
 func FindFlows(folder string, endpoint netip.AddrPort, instant time.Time) (Found, error) {
 	if info, err := os.Stat(folder); folder == "" {
 		return Found{}, errors.New("the flow log's folder has an empty name: name it")
@@ -51,10 +52,10 @@ func FindFlows(folder string, endpoint netip.AddrPort, instant time.Time) (Found
 	}
 	found := Found{Since: all[0].beganAt}
 	var lines []Flow
-	for _, s := range all {
-		err := s.search(endpoint, &found, func(f Flow) {
-			if slices.Contains(f.keys(), endpoint) {
-				lines = append(lines, f)
+	for _, file := range all {
+		err := file.search(endpoint, &found, func(flow Flow) {
+			if slices.Contains(flow.keys(), endpoint) {
+				lines = append(lines, flow)
 			}
 		})
 		if err != nil {
@@ -69,7 +70,7 @@ func FindFlows(folder string, endpoint netip.AddrPort, instant time.Time) (Found
 	return found, nil
 }
 
-// search visits the lines of a file that may be of an address.
+// search calls visit with each flow of a file that may have an address and port.
 func (s segment) search(endpoint netip.AddrPort, found *Found, visit func(Flow)) error {
 	word := []byte(`"` + endpoint.String() + `"`)
 	f, err := os.Open(s.path())
@@ -102,7 +103,8 @@ func (s segment) search(endpoint netip.AddrPort, found *Found, visit func(Flow))
 	return err
 }
 
-// searchIndex visits the blocks that the index names. It fails with errIndex where there is no usable one.
+// searchIndex calls visit with the offsets of each block that the index names. It returns errIndex when there is no
+// usable index.
 func (s segment) searchIndex(packed *os.File, endpoint netip.AddrPort, visit func(from, to int64) error) error {
 	info, err := packed.Stat()
 	if err != nil {
@@ -119,23 +121,23 @@ func (s segment) searchIndex(packed *os.File, endpoint netip.AddrPort, visit fun
 	if err != nil {
 		return err
 	}
-	x, err := openIndex(f, current.Size(), info.Size())
+	index, err := openIndex(f, current.Size(), info.Size())
 	if err != nil {
 		return err
 	}
-	return x.search(endpoint, visit)
+	return index.search(endpoint, visit)
 }
 
-// unpackers are gzip.Readers that are used again.
+// unpackers has gzip.Readers for reuse.
 var unpackers = sync.Pool{New: func() any { return new(gzip.Reader) }}
 
-// unpack scans gzip members. Damaged ones count as one line.
+// unpack scans gzip members for a word. A damaged member counts as one damaged line.
 func unpack(r io.Reader, visit func(Flow), word []byte) (damaged int, err error) {
-	z := unpackers.Get().(*gzip.Reader)
-	defer unpackers.Put(z)
-	err = z.Reset(r)
+	compressed := unpackers.Get().(*gzip.Reader)
+	defer unpackers.Put(compressed)
+	err = compressed.Reset(r)
 	if err == nil {
-		damaged, err = scan(z, visit, word)
+		damaged, err = scan(compressed, visit, word)
 	} else {
 		damaged = 1
 	}
@@ -147,25 +149,25 @@ func unpack(r io.Reader, visit func(Flow), word []byte) (damaged int, err error)
 	return damaged, err
 }
 
-// joinLines makes one flow of each pair of lines. Of two starts without an end between them, as a restarted daemon
-// writes them, the first counts.
+// joinLines makes one flow of each pair of lines. A restarted daemon writes another start of the same flow; joinLines
+// takes the first one.
 func joinLines(lines []Flow) (flows []Flow) {
 	order := func(a, b Flow) int {
 		return cmp.Or(a.Start.Compare(b.Start), bytes.Compare([]byte(a.Event), []byte(b.Event)))
 	}
 	var starts []Flow
-	for _, f := range lines {
-		if f.Event == Begins {
-			starts = append(starts, f)
-		} else if !slices.ContainsFunc(flows, func(g Flow) bool { return f == g }) {
-			flows = append(flows, f)
+	for _, flow := range lines {
+		if flow.Event == Begins {
+			starts = append(starts, flow)
+		} else if !slices.ContainsFunc(flows, func(g Flow) bool { return flow == g }) {
+			flows = append(flows, flow)
 		}
 	}
 	slices.SortStableFunc(starts, order)
 	ends := len(flows)
 	for _, s := range starts {
 		whole := slices.IndexFunc(flows[:ends], func(e Flow) bool {
-			return s.same(&e) && !s.Start.Before(e.Start.Add(-clockSlack)) && !s.Start.After(e.End)
+			return s.sameTuple(&e) && !s.Start.Before(e.Start.Add(-clockSlack)) && !s.Start.After(e.End)
 		})
 		if whole >= 0 {
 			if e := &flows[whole]; e.User == "" && e.Session == "" { // a restarted daemon may not know it any more
@@ -174,7 +176,7 @@ func joinLines(lines []Flow) (flows []Flow) {
 			continue
 		}
 		again := slices.ContainsFunc(
-			flows[ends:], func(f Flow) bool { return s.same(&f) && s.Start.Sub(f.Start) <= clockSlack })
+			flows[ends:], func(flow Flow) bool { return s.sameTuple(&flow) && s.Start.Sub(flow.Start) <= clockSlack })
 		if !again {
 			flows = append(flows, s)
 		}
@@ -183,19 +185,21 @@ func joinLines(lines []Flow) (flows []Flow) {
 	return flows
 }
 
-// existing returns the flows that existed in the second of a time. One whose end is unknown existed no longer once the
-// next one with the same addresses and ports began.
+// existing returns the flows that existed in the second of instant. A flow without a known end has ended when the next
+// flow with the same addresses and ports began.
 func existing(flows []Flow, instant time.Time) (then []Flow) {
 	instant = instant.Truncate(time.Second)
 	until := instant.Add(time.Second - 1)
-	for i, f := range flows {
-		replaced := func(next Flow) bool { return f.same(&next) && next.Start.After(f.Start) && next.Start.Before(instant) }
+	for i, flow := range flows {
+		replaced := func(next Flow) bool {
+			return flow.sameTuple(&next) && next.Start.After(flow.Start) && next.Start.Before(instant)
+		}
 		switch {
-		case f.Start.After(until):
-		case f.Event == Ends && f.End.Before(instant):
-		case f.Event == Begins && slices.ContainsFunc(flows[i+1:], replaced):
+		case flow.Start.After(until):
+		case flow.Event == Ends && flow.End.Before(instant):
+		case flow.Event == Begins && slices.ContainsFunc(flows[i+1:], replaced):
 		default:
-			then = append(then, f)
+			then = append(then, flow)
 		}
 	}
 	return then

@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
-// FuzzScan reads any bytes as lines, plain and compressed. Lines that are flows are written as the same flows.
+// FuzzScan reads any bytes as lines, plain and compressed. A flow that was read and written is the same flow.
 func FuzzScan(f *testing.F) {
 	for i := range 3 {
 		one := numbered(i)
@@ -35,9 +35,9 @@ func FuzzScan(f *testing.F) {
 		if _, err := unpack(bytes.NewReader(b), visit, nil); err != nil {
 			t.Fatal(err)
 		}
-		var x indexer
+		var index indexer
 		var packed bytes.Buffer
-		if err := x.compress(&packed, bytes.NewReader(b)); err != nil {
+		if err := index.compress(&packed, bytes.NewReader(b)); err != nil {
 			t.Fatal(err)
 		}
 		plain, compressed := 0, 0
@@ -55,7 +55,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// FuzzIndex: whatever an index says, a search ends, within the packed file.
+// FuzzIndex: with any bytes as index, a search ends and visits valid offsets only.
 func FuzzIndex(f *testing.F) {
 	var x indexer
 	var packed, index bytes.Buffer
@@ -87,17 +87,17 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// FuzzConnection: any message of the kernel's is read or refused, and read as one client's flow.
+// FuzzConnection: any message is refused or read as a flow of one client.
 func FuzzConnection(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 52, 0, 1, 128, 20, 0, 1, 128, 8, 0, 1, 0, 10, 1, 0, 9, 8, 0, 2, 0, 203, 0, 113, 9, 28, 0, 2,
 		128, 5, 0, 1, 0, 17, 0, 0, 0, 6, 0, 2, 0, 4, 0, 0, 0, 6, 0, 3, 0, 3, 232, 0, 0})
 	lan, gateway := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParseAddr("10.1.0.1")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := conntrack.Read(b)
+		conn, err := conntrack.Read(b)
 		if err != nil {
 			return
 		}
-		flow, ok := flowOf(c, func(a netip.Addr) bool { return lan.Contains(a) && a != gateway }, gateway)
+		flow, ok := flowOf(conn, func(a netip.Addr) bool { return lan.Contains(a) && a != gateway }, gateway)
 		if !ok {
 			return
 		}

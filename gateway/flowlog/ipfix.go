@@ -10,45 +10,45 @@ import (
 
 // A message of IPFIX (RFC 7011, 3) is at most messageBytes long, so that it fits into an unfragmented packet.
 const (
-	messageBytes  = 1400
-	ipfixVersion  = 10
-	messageHead   = 16
-	setTemplates  = 2
-	firstTemplate = 256
-	resend        = time.Minute // between templates, which UDP may lose (RFC 7011, 8.1)
-	reversePEN    = 29305       // elements of the other direction (RFC 5103, 6.1)
-	variable      = 65535       // length (RFC 7011, 7)
+	messageBytes     = 1400
+	ipfixVersion     = 10
+	headerBytes      = 16
+	templateSetID    = 2
+	firstTemplateID  = 256
+	templateInterval = time.Minute // between templates, which UDP may lose (RFC 7011, 8.1)
+	reversePEN       = 29305       // elements of the other direction (RFC 5103, 6.1)
+	variableLength   = 65535       // length (RFC 7011, 7)
 )
 
-// exporter sends flows that have ended to a collector. Packets that the collector does not get are lost, as RFC 7011
-// has it for UDP; it sees that by the sequence numbers.
+// exporter sends ended flows to a collector over UDP. The collector notices lost packets by the sequence numbers (RFC
+// 7011, 10.3).
 type exporter struct {
 	conn          net.Conn
-	sequence      uint32 // of records, sent so far
+	sequence      uint32 // number of records sent
 	templatesSent time.Time
 	message       []byte
-	set           int // where the present data set begins in message; 0: none
-	shape         shape
-	records       uint32 // in message
+	set           int    // offset of the present data set in message; 0: none
+	shape         shape  // of the present data set
+	records       uint32 // number of records in message
 }
 
 func dialCollector(to netip.AddrPort) (*exporter, error) {
-	c, err := net.Dial("udp", to.String())
+	conn, err := net.Dial("udp", to.String())
 	if err != nil {
 		return nil, fmt.Errorf("reaching the IPFIX collector: %w", err)
 	}
-	return &exporter{conn: c}, nil
+	return &exporter{conn: conn}, nil
 }
 
-// export sends flows. All are tried; the last error is returned.
+// export sends flows. It goes on after an error, and returns the last one.
 func (x *exporter) export(flows []Flow, now time.Time) (err error) {
 	for i := range flows {
-		f := &flows[i]
+		flow := &flows[i]
 		if x.message == nil {
 			x.begin(now)
 		}
-		record := f.record()
-		shape := f.shape()
+		record := flow.record()
+		shape := flow.shape()
 		if len(x.message)+4+len(record) > messageBytes {
 			if e := x.send(now); e != nil {
 				err = e
@@ -72,15 +72,15 @@ func (x *exporter) export(flows []Flow, now time.Time) (err error) {
 	return err
 }
 
-// begin begins a message, with templates where they are due.
+// begin begins a message, with the templates when they are due.
 func (x *exporter) begin(now time.Time) {
-	x.message, x.set, x.records = make([]byte, messageHead, messageBytes), 0, 0
-	if now.Sub(x.templatesSent) < resend {
+	x.message, x.set, x.records = make([]byte, headerBytes, messageBytes), 0, 0
+	if now.Sub(x.templatesSent) < templateInterval {
 		return
 	}
 	x.templatesSent = now
 	set := len(x.message)
-	x.message = binary.BigEndian.AppendUint16(x.message, setTemplates)
+	x.message = binary.BigEndian.AppendUint16(x.message, templateSetID)
 	x.message = binary.BigEndian.AppendUint16(x.message, 0)
 	for s := range shapes {
 		x.message = appendTemplate(x.message, s.template(), s.fields())
@@ -114,14 +114,14 @@ func (x *exporter) endSet() {
 // send sends the message. Its sequence number is that of its first record (RFC 7011, 3.1).
 func (x *exporter) send(now time.Time) error {
 	x.endSet()
-	m := x.message
-	binary.BigEndian.PutUint16(m, ipfixVersion)
-	binary.BigEndian.PutUint16(m[2:], uint16(len(m)))
-	binary.BigEndian.PutUint32(m[4:], uint32(now.Unix()))
-	binary.BigEndian.PutUint32(m[8:], x.sequence)
+	message := x.message
+	binary.BigEndian.PutUint16(message, ipfixVersion)
+	binary.BigEndian.PutUint16(message[2:], uint16(len(message)))
+	binary.BigEndian.PutUint32(message[4:], uint32(now.Unix()))
+	binary.BigEndian.PutUint32(message[8:], x.sequence)
 	x.sequence += x.records
 	x.message, x.records = nil, 0
-	if _, err := x.conn.Write(m); err != nil {
+	if _, err := x.conn.Write(message); err != nil {
 		return fmt.Errorf("sending flows to the IPFIX collector: %w", err)
 	}
 	return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// exported are flows of each kind.
-func exported() []Flow {
+// sampleFlows returns flows of each shape.
+func sampleFlows() []Flow {
 	address := netip.MustParseAddrPort
 	start := time.Date(2026, 3, 1, 12, 0, 0, 250e6, time.UTC)
 	return []Flow{
@@ -48,7 +48,7 @@ func exported() []Flow {
 	}
 }
 
-// record is what nfdump shows of a flow. It does not show users.
+// record is nfdump's JSON of a flow, which has no user.
 type record struct {
 	First string `json:"first"`
 	Last  string `json:"last"`
@@ -73,42 +73,45 @@ type record struct {
 	ICMPCode uint8  `json:"icmp_code"`
 }
 
-// noMAC is where the client is not.
+// noMAC is nfdump's MAC address of the end that is not the client.
 const noMAC = "00:00:00:00:00:00"
 
-// asRecord is the record of a flow that a client began and whose source alone is translated, if any.
-func asRecord(f Flow) record {
+// asRecord returns the record that nfdump must show of a flow.
+func asRecord(flow Flow) record {
 	const layout = "2006-01-02T15:04:05.000"
-	r := record{
-		First: f.Start.Format(layout), Last: f.End.Format(layout), Proto: f.Protocol,
-		Src: f.Client.Addr().String(), Sport: f.Client.Port(), Dst: f.Peer.Addr().String(), Dport: f.Peer.Port(),
-		InPackets: f.UpPkts, InBytes: f.UpBytes, OutPackets: f.DownPkts, OutBytes: f.DownBytes, MAC: f.MAC, DstMAC: noMAC,
-		ICMPType: f.ICMPType, ICMPCode: f.ICMPCode,
+	want := record{
+		First: flow.Start.Format(layout), Last: flow.End.Format(layout), Proto: flow.Protocol,
+		Src: flow.Client.Addr().String(), Sport: flow.Client.Port(), Dst: flow.Peer.Addr().String(), Dport: flow.Peer.Port(),
+		InPackets: flow.UpPkts, InBytes: flow.UpBytes, OutPackets: flow.DownPkts, OutBytes: flow.DownBytes, MAC: flow.MAC,
+		DstMAC:   noMAC,
+		ICMPType: flow.ICMPType, ICMPCode: flow.ICMPCode,
 	}
-	if r.MAC == "" {
-		r.MAC = noMAC
+	if want.MAC == "" {
+		want.MAC = noMAC
 	}
-	if f.Outside.IsValid() {
-		r.SrcNAT, r.SportNAT = f.Outside.Addr().String(), fmt.Sprint(f.Outside.Port())
-		r.DstNAT, r.DportNAT = r.Dst, fmt.Sprint(r.Dport)
+	if flow.Outside.IsValid() {
+		want.SrcNAT, want.SportNAT = flow.Outside.Addr().String(), fmt.Sprint(flow.Outside.Port())
+		want.DstNAT, want.DportNAT = want.Dst, fmt.Sprint(want.Dport)
 	}
-	if f.Protocol == 1 || f.Protocol == 47 { // without ports
-		r.Sport, r.Dport, r.SportNAT, r.DportNAT = 0, 0, "", ""
+	if flow.Protocol == 1 || flow.Protocol == 47 { // without ports
+		want.Sport, want.Dport, want.SportNAT, want.DportNAT = 0, 0, "", ""
 	}
-	if f.Inbound { // untranslated
-		r.Src, r.Sport, r.Dst, r.Dport = r.Dst, r.Dport, r.Src, r.Sport
-		r.InPackets, r.InBytes, r.OutPackets, r.OutBytes = r.OutPackets, r.OutBytes, r.InPackets, r.InBytes
-		r.MAC, r.DstMAC = r.DstMAC, r.MAC
+	if flow.Inbound { // untranslated
+		want.Src, want.Sport, want.Dst, want.Dport = want.Dst, want.Dport, want.Src, want.Sport
+		want.InPackets, want.InBytes, want.OutPackets, want.OutBytes = want.OutPackets, want.OutBytes, want.InPackets,
+			want.InBytes
+		want.MAC, want.DstMAC = want.DstMAC, want.MAC
 	}
-	if f.Inbound && f.Outside.IsValid() { // by a forwarded port
-		r.SrcNAT, r.SportNAT, r.DstNAT, r.DportNAT = r.Src, fmt.Sprint(r.Sport), r.Dst, fmt.Sprint(r.Dport)
-		r.Dst, r.Dport = f.Outside.Addr().String(), f.Outside.Port()
+	if flow.Inbound && flow.Outside.IsValid() { // by a forwarded port
+		want.SrcNAT, want.SportNAT, want.DstNAT, want.DportNAT = want.Src, fmt.Sprint(want.Sport), want.Dst,
+			fmt.Sprint(want.Dport)
+		want.Dst, want.Dport = flow.Outside.Addr().String(), flow.Outside.Port()
 	}
-	return r
+	return want
 }
 
-// TestCollector: Debian's nfcapd takes what is sent, and nfdump shows the same. Its sums by protocol lack the other
-// direction, as the manual says. Long: the steps of one run, each of which needs the state that the one before left.
+// TestCollector: Debian's nfcapd takes the exported flows, and nfdump shows all of them. Long: the steps of one run,
+// each of which needs the state that the one before left.
 func TestCollector(t *testing.T) {
 	folder := t.TempDir()
 	free, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -121,14 +124,14 @@ func TestCollector(t *testing.T) {
 		_, err := exec.Command("sh", "-c", fmt.Sprintf("ss -lun | grep -q :%d", to.Port())).CombinedOutput()
 		return err
 	})
-	x, err := dialCollector(to)
+	exporter, err := dialCollector(to)
 	must(t, err)
-	defer x.conn.Close()
-	many := exported()
+	defer exporter.conn.Close()
+	many := sampleFlows()
 	for i := range 500 {
 		many = append(many, numbered(i))
 	}
-	must(t, x.export(many, time.Now()))
+	must(t, exporter.export(many, time.Now()))
 	netnstest.Await(t, "nfcapd to read all", func() error { // it leaves what has not been read
 		if queue := strings.TrimSpace(
 			run(t, fmt.Sprintf("ss -lunH sport = :%d | awk '{print $2}'", to.Port()))); queue != "0" {
@@ -154,8 +157,8 @@ func TestCollector(t *testing.T) {
 	if len(got) != len(many) {
 		t.Fatalf("%d flows arrived of %d", len(got), len(many))
 	}
-	for i, f := range many {
-		want := asRecord(f)
+	for i, flow := range many {
+		want := asRecord(flow)
 		if got[i] != want {
 			t.Errorf("nfdump shows\n%+v\nnot\n%+v", got[i], want)
 		}

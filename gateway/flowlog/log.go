@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 )
 
-// Holder is the device, the user and the session that had an address.
+// Holder is the device, the user and the session that have an address.
 type Holder struct {
 	MAC           string
 	User, Session string
@@ -24,61 +24,62 @@ type Holder struct {
 // Config is the configuration of a log.
 type Config struct {
 	Folder   string
-	KeepFor  time.Duration  // of closed files, since their last line
-	MaxBytes uint64         // bytes of all files; 0: any number
-	IPFIX    netip.AddrPort // of a collector; zero: none
+	KeepFor  time.Duration  // how long a closed file stays after its last change
+	MaxBytes uint64         // largest size of all files together; 0: any
+	IPFIX    netip.AddrPort // address of a collector; zero: none
 
-	Interface string       // of the LAN, by which other gateways know that this one needs the kernel's settings
-	LAN       netip.Prefix // of the clients
-	Gateway   netip.Addr   // its address there
-	// Behind reports whether an address outside the LAN is a client's, of a network behind one; nil: none is.
+	Interface string       // the LAN's; it identifies this gateway among those that share the kernel's settings
+	LAN       netip.Prefix // clients' addresses
+	Gateway   netip.Addr   // the gateway's address in LAN
+	// IsBehindClient reports whether an address outside the LAN is in a network behind a client; nil: none is.
 	IsBehindClient func(netip.Addr) bool
-	// Who returns who has had an address at least since a time; what is unknown is empty. A zero time is unknown too.
+	// HolderOf returns the device, user and session that have had an address since a time or longer. Unknown fields are
+	// empty; with a zero time all are.
 	HolderOf func(addr netip.Addr, since time.Time) Holder
-	// Aside has the traffic that connection tracking does not see; nil: it sees all.
+	// Bypassed counts the traffic that bypasses connection tracking; nil: none does.
 	Bypassed datapath.BypassCounter
-	// Gone reports whether the gateway was detached under the daemon: the kernel then no longer tracks for the
-	// log. nil: it never is.
+	// IsDetached reports whether the gateway was detached while the daemon runs: the log then removes its rule, and the
+	// kernel tracks no more connections for it. nil: never.
 	IsDetached func() bool
 	Log        *slog.Logger
 }
 
-// NotePath is the path of the note for Undo.
+// NotePath returns the path of the file with the kernel's former settings, for Undo.
 func (c Config) NotePath() string { return NoteIn(c.Folder) }
 
-// NoteIn is the path of the note for Undo of a log in a folder.
+// NoteIn returns NotePath for a log in a folder.
 func NoteIn(folder string) string { return filepath.Join(folder, "kernel-settings") }
 
-// Sizes and times, changed by tests.
+// Intervals and limits, which tests change.
 var (
-	batchTime  = time.Second
-	rotateSize = int64(64 << 20)
-	rotateTime = time.Hour
-	sayTime    = time.Minute
+	batchTime   = time.Second
+	rotateSize  = int64(64 << 20)
+	rotateTime  = time.Hour
+	logInterval = time.Minute
 )
 
-// bufferBytes holds what the kernel reports while the log is not read: about 100,000 events. Tests change it.
+// bufferBytes is the size of the buffer for the kernel's reports, about 100,000 of them. Tests change it.
 var bufferBytes = 128 << 20
 
-// pendingBytes bounds lines that wait for the disk.
+// pendingBytes bounds the lines that wait for the disk.
 const pendingBytes = 32 << 20
 
 // Stats counts since the log was opened.
 type Stats struct {
 	Started, Ended uint64 // flows
 	Lost           uint64 // lines that could not be written
-	Missed         uint64 // overflows of the kernel's reports, each repaired by a listing
-	Unsent         uint64 // messages that could not be sent to the collector
-	Restored       uint64 // times that the kernel's rule was missing or changed
+	Missed         uint64 // overflows of the buffer for the kernel's reports, each repaired by listing all connections
+	Unsent         uint64 // failures to send flows to the collector
+	Restored       uint64 // repairs of the kernel's rule, which others had removed or changed
 }
 
 // id identifies a connection that exists: its first direction and zone.
-type id struct {
+type connID struct {
 	orig conntrack.Tuple
 	zone uint16
 }
 
-// openFlow is a flow whose start was written, and its end not yet.
+// openFlow is a flow whose start is recorded and whose end is not.
 type openFlow struct {
 	client netip.Addr
 	start  time.Time
@@ -91,55 +92,55 @@ type Log struct {
 	events  *conntrack.Events
 	collect *exporter // nil: none
 
-	open map[id]openFlow // of Run's goroutine
-	// rule is the digest of the kernel's rule, as this process made it, and ruleAt the generation of all rules in which it
-	// was last so; after Open, of the writer.
-	rule   [32]byte
-	ruleAt uint32
+	open map[connID]openFlow // used by Run's goroutine only
+	// rule is the digest of the kernel's rule that this process made. ruleGeneration is the last generation of the ruleset
+	// in which the rule was unchanged. After Open only the writer uses them.
+	rule           [32]byte
+	ruleGeneration uint32
 
 	mu      sync.Mutex
-	lines   []byte // that wait for the disk
-	waiting uint64 // number of lines
+	lines   []byte // lines that wait for the disk
+	waiting uint64 // number of these lines
 	ending  []endedFlow
-	ended   []Flow // that wait for the collector
+	ended   []Flow // flows that wait for the collector
 	stats   Stats
 
-	out    *file // of the writer
-	saidAt time.Time
-	closed chan struct{} // a file waits for being packed
+	out      *file // used by the writer only; mu guards changes of the pointer
+	loggedAt time.Time
+	wake     chan struct{} // wakes tidy
 }
 
-// Open begins a log: the kernel tracks connections, and those that there are already begin now.
+// Open begins a log. It makes the kernel track connections, and records the start of existing ones.
 func Open(cfg Config) (*Log, error) {
 	if err := os.MkdirAll(cfg.Folder, 0o700); err != nil {
 		return nil, fmt.Errorf("making the flow log's folder: %w", err)
 	}
-	l := &Log{cfg: cfg, open: map[id]openFlow{}, closed: make(chan struct{}, 1)}
+	log := &Log{cfg: cfg, open: map[connID]openFlow{}, wake: make(chan struct{}, 1)}
 	var err error
-	if l.out, err = create(cfg.Folder, time.Now()); err != nil {
+	if log.out, err = create(cfg.Folder, time.Now()); err != nil {
 		return nil, err
 	}
-	l.pack() // what a former daemon left
+	log.wakeTidy() // for files that a former daemon left unpacked
 	if cfg.IPFIX.IsValid() {
-		l.collect, err = dialCollector(cfg.IPFIX)
+		log.collect, err = dialCollector(cfg.IPFIX)
 	}
 	if err == nil {
-		l.events, err = conntrack.Listen(bufferBytes)
+		log.events, err = conntrack.Listen(bufferBytes)
 	}
 	if err == nil {
-		err = l.track()
+		err = log.track()
 	}
 	if err == nil {
-		err = l.inherit()
+		err = log.adoptConnections()
 	}
 	if err != nil {
-		return nil, errors.Join(err, l.Close())
+		return nil, errors.Join(err, log.Close())
 	}
-	return l, nil
+	return log, nil
 }
 
-// Close ends the log and has the kernel track connections as before. Flows that are open have their end recorded by the
-// next log, if they exist by then.
+// Close ends the log and restores the kernel's settings and rules. The next log records the ends of flows that are open
+// now, if it begins before they end.
 func (l *Log) Close() error {
 	errs := []error{Undo(l.cfg.NotePath(), l.cfg.Interface), l.out.Close()}
 	if l.events != nil {
@@ -164,41 +165,41 @@ func (l *Log) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { l.write(writing) })
 	running.Go(func() { l.tidy(writing) })
-	err := l.events.Follow(ctx, l.recordStart, l.finished, l.findMissed)
+	err := l.events.Follow(ctx, l.recordStart, l.recordEnd, l.findMissed)
 	stop()
 	running.Wait()
 	l.flush(time.Now())
 	return err
 }
 
-// recordStart records the start of a flow that was reported; listed that of one found in a listing, which
-// may have begun at any time.
-func (l *Log) recordStart(c conntrack.Connection) {
-	instant := c.Reported
+// recordStart records the start of a flow that the kernel has reported. recordListed records the start of a flow from a
+// list of connections, whose time may be unknown.
+func (l *Log) recordStart(conn conntrack.Connection) {
+	instant := conn.Reported
 	if instant.IsZero() {
 		instant = time.Now().UTC()
 	}
-	l.addFlow(c, instant)
+	l.addFlow(conn, instant)
 }
-func (l *Log) listed(c conntrack.Connection) { l.addFlow(c, time.Time{}) }
+func (l *Log) recordListed(conn conntrack.Connection) { l.addFlow(conn, time.Time{}) }
 
-// addFlow records the start of a flow, unless it is known. at is when it began, if the kernel does not say.
-func (l *Log) addFlow(c conntrack.Connection, instant time.Time) {
-	f, isOurs := l.flow(c)
-	key := id{c.Orig, c.Zone}
+// addFlow records the start of a flow, unless it is recorded. instant is its time, unless the kernel tells it.
+func (l *Log) addFlow(conn conntrack.Connection, instant time.Time) {
+	flow, isOurs := l.flow(conn)
+	key := connID{conn.Orig, conn.Zone}
 	if _, known := l.open[key]; known || !isOurs {
 		return
 	}
-	f = l.start(f, instant)
-	l.open[key] = openFlow{f.Client.Addr(), f.Start, Holder{f.MAC, f.User, f.Session}}
-	l.add(f, true, false)
+	flow = l.start(flow, instant)
+	l.open[key] = openFlow{flow.Client.Addr(), flow.Start, Holder{flow.MAC, flow.User, flow.Session}}
+	l.add(flow, true, false)
 }
 
 // flow converts a connection to a flow. A known flow keeps its client, even if networks behind clients have changed
 // since.
-func (l *Log) flow(c conntrack.Connection) (Flow, bool) {
-	before, known := l.open[id{c.Orig, c.Zone}]
-	return flowOf(c, func(a netip.Addr) bool {
+func (l *Log) flow(conn conntrack.Connection) (Flow, bool) {
+	before, known := l.open[connID{conn.Orig, conn.Zone}]
+	return flowOf(conn, func(a netip.Addr) bool {
 		switch {
 		case known:
 			return a == before.client
@@ -209,57 +210,57 @@ func (l *Log) flow(c conntrack.Connection) (Flow, bool) {
 	}, l.cfg.Gateway)
 }
 
-// start returns a flow as its start line has it.
-func (l *Log) start(f Flow, instant time.Time) Flow {
-	if f.Start.IsZero() {
-		f.Start = instant
+// start returns a flow's line of the start.
+func (l *Log) start(flow Flow, instant time.Time) Flow {
+	if flow.Start.IsZero() {
+		flow.Start = instant
 	}
-	holder := l.cfg.HolderOf(f.Client.Addr(), f.Start)
-	if f.Start.IsZero() {
-		f.Start = time.Now().UTC()
+	holder := l.cfg.HolderOf(flow.Client.Addr(), flow.Start)
+	if flow.Start.IsZero() {
+		flow.Start = time.Now().UTC()
 	}
-	f.Event, f.End, f.MAC, f.User, f.Session = Begins, time.Time{}, holder.MAC, holder.User, holder.Session
-	f.UpBytes, f.UpPkts, f.DownBytes, f.DownPkts = 0, 0, 0, 0
-	return f
+	flow.Event, flow.End, flow.MAC, flow.User, flow.Session = Begins, time.Time{}, holder.MAC, holder.User, holder.Session
+	flow.UpBytes, flow.UpPkts, flow.DownBytes, flow.DownPkts = 0, 0, 0, 0
+	return flow
 }
 
-// finished records the end of a flow, also of one whose start was missed.
-func (l *Log) finished(c conntrack.Connection) {
-	f, isOurs := l.flow(c)
+// recordEnd records the end of a flow, also of one whose start is not recorded.
+func (l *Log) recordEnd(conn conntrack.Connection) {
+	flow, isOurs := l.flow(conn)
 	if !isOurs {
 		return
 	}
-	key := id{c.Orig, c.Zone}
+	key := connID{conn.Orig, conn.Zone}
 	before, known := l.open[key]
 	if !known {
-		s := l.start(f, time.Time{})
+		s := l.start(flow, time.Time{})
 		before = openFlow{s.Client.Addr(), s.Start, Holder{s.MAC, s.User, s.Session}}
 	}
 	delete(l.open, key)
-	// As in the line of the start, where the kernel's report of it has the event's time, or none.
-	f.Event, f.Start = Ends, before.start
-	if f.End.IsZero() {
-		f.End = time.Now().UTC()
+	// Both lines have the same start. The kernel's report of the start may have had another time than that of the end.
+	flow.Event, flow.Start = Ends, before.start
+	if flow.End.IsZero() {
+		flow.End = time.Now().UTC()
 	}
-	f.MAC, f.User, f.Session = before.holder.MAC, before.holder.User, before.holder.Session
+	flow.MAC, flow.User, flow.Session = before.holder.MAC, before.holder.User, before.holder.Session
 	if l.cfg.Bypassed == nil {
-		l.add(f, !known, true)
+		l.add(flow, !known, true)
 		return
 	}
-	l.await(endedFlow{f, named(c), !known})
+	l.deferEnd(endedFlow{flow, trackedOf(conn), !known})
 }
 
-// findMissed finds the beginnings of which the report was lost.
+// findMissed records the starts whose reports were lost, by listing all connections.
 func (l *Log) findMissed() error {
 	l.mu.Lock()
 	l.stats.Missed++
 	l.mu.Unlock()
-	return conntrack.List(l.listed)
+	return conntrack.List(l.recordListed)
 }
 
-// add has a line written, and the end of a flow sent.
-func (l *Log) add(f Flow, started, ended bool) {
-	line := f.line()
+// add adds a flow's line to those that wait for the disk, and an ended flow to those that wait for the collector.
+func (l *Log) add(flow Flow, started, ended bool) {
+	line := flow.line()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if started {
@@ -268,7 +269,7 @@ func (l *Log) add(f Flow, started, ended bool) {
 	if ended {
 		l.stats.Ended++
 		if l.collect != nil {
-			l.ended = append(l.ended, f)
+			l.ended = append(l.ended, flow)
 		}
 	}
 	if len(l.lines)+len(line) > pendingBytes {
@@ -278,7 +279,7 @@ func (l *Log) add(f Flow, started, ended bool) {
 	l.lines, l.waiting = append(l.lines, line...), l.waiting+1
 }
 
-// write writes lines once in a while.
+// write flushes the log and checks the kernel's rule once in batchTime.
 func (l *Log) write(ctx context.Context) {
 	tick := time.NewTicker(batchTime)
 	defer tick.Stop()
@@ -293,10 +294,10 @@ func (l *Log) write(ctx context.Context) {
 	}
 }
 
-// flush writes the waiting lines, and begins another file where the present one is large or old. Lines that cannot be
-// written wait while there is room, and are lost then.
+// flush writes the waiting lines and sends the ended flows. It begins another file when the present one is large or
+// old. Lines that it cannot write wait for the next flush, up to pendingBytes; then they are lost.
 func (l *Log) flush(now time.Time) {
-	l.complete()
+	l.addBypassed()
 	l.mu.Lock()
 	lines, n, ended := l.lines, l.waiting, l.ended
 	l.lines, l.waiting, l.ended = nil, 0, nil
@@ -310,7 +311,7 @@ func (l *Log) flush(now time.Time) {
 	}
 	if len(lines) > 0 {
 		if err := l.out.appendLines(lines); err != nil {
-			l.unwritten(lines, n, err)
+			l.requeueLines(lines, n, err)
 			return
 		}
 	}
@@ -321,8 +322,8 @@ func (l *Log) flush(now time.Time) {
 	}
 }
 
-// unwritten puts lines back, or counts them as lost where too many wait.
-func (l *Log) unwritten(lines []byte, n uint64, err error) {
+// requeueLines puts lines back, or counts them as lost when too many wait.
+func (l *Log) requeueLines(lines []byte, n uint64, err error) {
 	l.mu.Lock()
 	if len(lines)+len(l.lines) <= pendingBytes {
 		l.lines, l.waiting = append(lines, l.lines...), n+l.waiting
@@ -331,19 +332,19 @@ func (l *Log) unwritten(lines []byte, n uint64, err error) {
 	}
 	lost, waiting := l.stats.Lost, l.waiting
 	l.mu.Unlock()
-	l.pack() // retention may make room
+	l.wakeTidy() // retention may make room
 	if l.logDue() {
 		l.cfg.Log.Error("the flow log cannot be written: make room on its disk, or lower flowlog.most", "folder",
 			l.cfg.Folder, "lines lost", lost, "waiting", waiting, "err", err)
 	}
 }
 
-// logDue reports whether nothing was said for a minute, and has it said now.
+// logDue reports whether logInterval has passed since it last returned true: errors are logged once a minute.
 func (l *Log) logDue() bool {
-	if time.Since(l.saidAt) < sayTime {
+	if time.Since(l.loggedAt) < logInterval {
 		return false
 	}
-	l.saidAt = time.Now()
+	l.loggedAt = time.Now()
 	return true
 }
 
@@ -356,19 +357,19 @@ func (l *Log) rotate(now time.Time) error {
 	l.mu.Lock()
 	l.out = next
 	l.mu.Unlock()
-	l.pack()
+	l.wakeTidy()
 	return err
 }
 
-// pack has closed files packed, and old ones removed.
-func (l *Log) pack() {
+// wakeTidy makes the goroutine of tidy pack closed files and remove old ones.
+func (l *Log) wakeTidy() {
 	select {
-	case l.closed <- struct{}{}:
+	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// tidy packs and removes files when told, and once a minute.
+// tidy packs and removes files when wakeTidy was called, and once a minute.
 func (l *Log) tidy(ctx context.Context) {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -376,7 +377,7 @@ func (l *Log) tidy(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.closed:
+		case <-l.wake:
 		case <-tick.C:
 		}
 		l.mu.Lock()
@@ -388,27 +389,27 @@ func (l *Log) tidy(ctx context.Context) {
 	}
 }
 
-// tidy packs every file but the current one, and removes the oldest beyond age and size. Removal comes first, because
-// packing needs room.
+// tidy packs every file but the current one, and removes files that are too old, or the oldest ones when all are too
+// large together.
 func tidy(ctx context.Context, cfg Config, current string, now time.Time) error {
 	all, err := segments(cfg.Folder)
 	if err != nil {
 		return err
 	}
 	var total uint64
-	for _, s := range all {
-		total += uint64(s.bytes)
+	for _, file := range all {
+		total += uint64(file.bytes)
 	}
 	var errs []error
-	for _, s := range all {
-		if s.base == current || ctx.Err() != nil {
+	for _, file := range all {
+		if file.base == current || ctx.Err() != nil {
 			continue
 		}
-		if now.Sub(s.changedAt) > cfg.KeepFor || cfg.MaxBytes > 0 && total > cfg.MaxBytes {
-			total -= uint64(s.bytes)
-			errs = append(errs, s.remove())
-		} else if !s.packed {
-			errs = append(errs, pack(s.base))
+		if now.Sub(file.changedAt) > cfg.KeepFor || cfg.MaxBytes > 0 && total > cfg.MaxBytes {
+			total -= uint64(file.bytes)
+			errs = append(errs, file.remove())
+		} else if !file.packed {
+			errs = append(errs, pack(file.base))
 		}
 	}
 	return errors.Join(errs...)

@@ -26,12 +26,12 @@ func TestMain(m *testing.M) {
 
 var must = netnstest.Must
 
-// world is a masquerading router, this namespace, with a client and a server.
-type world struct{ client, server *netnstest.Space }
+// network is a client and a server, with this namespace as a masquerading router between them.
+type network struct{ client, server *netnstest.Space }
 
-func newWorld(t testing.TB) world {
+func newWorld(t testing.TB) network {
 	t.Helper()
-	w := world{netnstest.NewSpace(t), netnstest.NewSpace(t)}
+	w := network{netnstest.NewSpace(t), netnstest.NewSpace(t)}
 	run(t, netnstest.Up+
 		fmt.Sprintf(`ip link add lan0 type veth peer name c0 netns %d; ip link add wan0 type veth peer name s0 netns %d
 ip addr add 10.1.0.1/24 dev lan0; ip addr add 203.0.113.5/24 dev wan0; ip link set lan0 up; ip link set wan0 up
@@ -49,7 +49,7 @@ nft 'table ip nat { chain out { type nat hook postrouting priority 100; oifname 
 
 var run = netnstest.Run
 
-// holders tells who has which address, in place of the table of sessions.
+// holders has the holder of the client's address, in place of the table of sessions.
 type holders struct {
 	mu    sync.Mutex
 	who   Holder
@@ -80,23 +80,23 @@ func config(folder string, p *holders) Config {
 }
 
 // start runs a log until the test ends, or stop is called.
-func start(t testing.TB, cfg Config) (l *Log, stop func()) {
+func start(t testing.TB, cfg Config) (log *Log, stop func()) {
 	t.Helper()
-	l, err := Open(cfg)
+	log, err := Open(cfg)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
+	go func() { ended <- log.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		must(t, <-ended)
-		must(t, l.Close())
+		must(t, log.Close())
 	})
 	t.Cleanup(stop)
-	return l, stop
+	return log, stop
 }
 
-// whois asks a log until there is what is expected of it.
+// whois calls FindFlows until it finds a flow for which ok returns true, and returns the flow.
 func whois(t testing.TB, folder, name string, instant time.Time, ok func(Flow) bool) Flow {
 	t.Helper()
 	var flow Flow
@@ -118,16 +118,16 @@ func whois(t testing.TB, folder, name string, instant time.Time, ok func(Flow) b
 // flushConnections has the kernel forget every connection.
 func flushConnections(t testing.TB) {
 	t.Helper()
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	must(t, err)
-	defer c.Close()
-	_, err = c.Execute(netlink.Message{Header: netlink.Header{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | 2,
+	defer conn.Close()
+	_, err = conn.Execute(netlink.Message{Header: netlink.Header{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | 2,
 		Flags: netlink.Request | netlink.Acknowledge}, Data: []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}})
 	must(t, err)
 }
 
 // udp opens a socket of the client's, and send sends from it.
-func (w world) udp(t testing.TB) *net.UDPConn {
+func (w network) udp(t testing.TB) *net.UDPConn {
 	t.Helper()
 	var c *net.UDPConn
 	var err error
@@ -143,20 +143,20 @@ func send(t testing.TB, c *net.UDPConn, port int) {
 	must(t, err)
 }
 
-// TestConnections: real connections are found by both of their addresses, with bytes and user, while they are open and
-// afterwards, and what was changed in the kernel is restored. Long: the steps of one run, each of which needs the state
-// that the one before left.
+// TestConnections: FindFlows finds real connections by both of their addresses, with bytes and user, while they are
+// open and afterwards. Close restores the kernel's settings and rules. Long: the steps of one run, each of which needs
+// the state that the one before left.
 func TestConnections(t *testing.T) {
 	w, p, folder := newWorld(t), &holders{}, t.TempDir()
 	settings := "sysctl net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp " +
 		"net.netfilter.nf_conntrack_events; nft list ruleset"
 	before := run(t, settings)
 	p.set("ann")
-	l, stop := start(t, config(folder, p))
+	log, stop := start(t, config(folder, p))
 	inside := w.udp(t)
 	send(t, inside, 5000)
 	client := inside.LocalAddr().String()
-	open := whois(t, folder, client, time.Now(), func(f Flow) bool { return f.Event == Begins })
+	open := whois(t, folder, client, time.Now(), func(flow Flow) bool { return flow.Event == Begins })
 	if open.User != "ann" || open.Session != "s-ann" || open.MAC != "02:00:00:00:00:09" ||
 		open.Outside.Addr() != netip.MustParseAddr("203.0.113.5") ||
 		open.Peer != netip.MustParseAddrPort("203.0.113.9:5000") || open.Protocol != 17 || open.Inbound {
@@ -165,10 +165,11 @@ func TestConnections(t *testing.T) {
 	p.set("bob") // the flow stays ann's
 	send(t, inside, 5000)
 	send(t, inside, 5001)
-	whois(t, folder, client, time.Now(), func(f Flow) bool { return f.User == "bob" && f.Peer.Port() == 5001 })
+	whois(t, folder, client, time.Now(), func(flow Flow) bool { return flow.User == "bob" && flow.Peer.Port() == 5001 })
 	flushConnections(t)
 	closed := whois(
-		t, folder, open.Outside.String(), open.Start, func(f Flow) bool { return f.Event == Ends && f.Peer.Port() == 5000 })
+		t, folder, open.Outside.String(), open.Start,
+		func(flow Flow) bool { return flow.Event == Ends && flow.Peer.Port() == 5000 })
 	if closed.User != "ann" || closed.UpPkts != 2 || closed.UpBytes != 2*33 || closed.DownPkts != 0 ||
 		closed.Client != open.Client || closed.End.Before(closed.Start) {
 		t.Errorf("found %+v", closed)
@@ -180,13 +181,13 @@ func TestConnections(t *testing.T) {
 	// TCP that the server begins, by the forwarded port, and ICMP.
 	w.client.Run(t, "busybox nc -l -p 22 >/dev/null 2>&1 </dev/null & until ss -ltn | grep -q :22; do sleep 0.01; done")
 	w.server.Run(t, "echo hello | timeout 5 busybox nc 203.0.113.5 2222 || :")
-	in := whois(t, folder, "203.0.113.5:2222", time.Now(), func(f Flow) bool { return f.Inbound })
+	in := whois(t, folder, "203.0.113.5:2222", time.Now(), func(flow Flow) bool { return flow.Inbound })
 	if in.Client != netip.MustParseAddrPort("10.1.0.9:22") || in.Protocol != 6 || in.User != "bob" ||
 		in.Peer.Addr() != netip.MustParseAddr("203.0.113.9") {
 		t.Errorf("found %+v", in)
 	}
 	w.client.Run(t, "ping -q -c 1 -e 4242 203.0.113.9") // the identifier
-	ping := whois(t, folder, "10.1.0.9:4242", time.Now(), func(f Flow) bool { return f.Protocol == 1 })
+	ping := whois(t, folder, "10.1.0.9:4242", time.Now(), func(flow Flow) bool { return flow.Protocol == 1 })
 	if ping.ICMPType != 8 || ping.ICMPCode != 0 || ping.Client.Port() != 4242 ||
 		ping.Outside.Addr() != netip.MustParseAddr("203.0.113.5") {
 		t.Errorf("found %+v", ping)
@@ -194,7 +195,7 @@ func TestConnections(t *testing.T) {
 	for i, change := range []string{"delete", "flush"} { // as another program might
 		run(t, "nft "+change+" table ip gatewayd-flows-lan0")
 		netnstest.Await(t, "the rule after "+change, func() error {
-			if n := l.Stats().Restored; n != uint64(i+1) {
+			if n := log.Stats().Restored; n != uint64(i+1) {
 				return fmt.Errorf("put back %d times", n)
 			}
 			return nil
@@ -216,14 +217,14 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestAllFlowsLogged begins 100,000 flows, 10,000 a second, and has the kernel's own count of them agree. Long: the
+// TestAllFlowsLogged begins 100,000 flows, 10,000 a second: the log must have as many as the kernel counts. Long: the
 // steps of one run, each of which needs the state that the one before left.
 func TestAllFlowsLogged(t *testing.T) {
 	const rate, seconds = 10_000, 10
 	w, p, folder := newWorld(t), &holders{}, t.TempDir()
 	p.set("ann")
 	run(t, "sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600")
-	l, stop := start(t, config(folder, p))
+	log, stop := start(t, config(folder, p))
 	sockets := make([]*net.UDPConn, 10)
 	for i := range sockets {
 		sockets[i] = w.udp(t)
@@ -245,23 +246,23 @@ func TestAllFlowsLogged(t *testing.T) {
 	}
 	before := kernels()
 	netnstest.Await(t, "all beginnings", func() error {
-		if s := l.Stats(); s.Started < before {
-			return fmt.Errorf("%+v of %d", s, before)
+		if stats := log.Stats(); stats.Started < before {
+			return fmt.Errorf("%+v of %d", stats, before)
 		}
 		return nil
 	})
 	flushConnections(t)
 	netnstest.Await(t, "all ends", func() error {
-		if s := l.Stats(); s.Ended < before {
-			return fmt.Errorf("%+v of %d", s, before)
+		if stats := log.Stats(); stats.Ended < before {
+			return fmt.Errorf("%+v of %d", stats, before)
 		}
 		return nil
 	})
 	stop()
-	s := l.Stats()
-	t.Logf("%d flows in %v: %+v", before, took, s)
-	if before < rate*seconds || s.Started != before || s.Ended != before || s.Lost != 0 {
-		t.Errorf("the kernel had %d connections; %+v", before, s)
+	stats := log.Stats()
+	t.Logf("%d flows in %v: %+v", before, took, stats)
+	if before < rate*seconds || stats.Started != before || stats.Ended != before || stats.Lost != 0 {
+		t.Errorf("the kernel had %d connections; %+v", before, stats)
 	}
 	if got := run(t, "cat "+folder+"/*.ndjson | grep -c '\"event\":\"end\"'; "); strings.TrimSpace(got) != fmt.Sprint(
 		before) {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TestSearchMillionFlows writes 1,000,000 flows, of which 16 share each port, and finds every second one by its
-// client's address, and the others by the outer one. FLOWLOG_EVERY=1 asks for every one of them; the usual test for
-// each 499th. Long: the steps of one run, each of which needs the state that the one before left.
+// TestSearchMillionFlows writes 1,000,000 flows, of which 16 share each port. It searches for flows alternately by the
+// client's address and by the outer one: for each 499th flow, or for every flow with FLOWLOG_EVERY=1. Long: the steps
+// of one run, each of which needs the state that the one before left.
 func TestSearchMillionFlows(t *testing.T) {
 	const flows = 1_000_000
 	step := 499
@@ -23,28 +23,28 @@ func TestSearchMillionFlows(t *testing.T) {
 		step = 1
 	}
 	folder := t.TempDir()
-	l := writer(t, folder)
+	log := writer(t, folder)
 	for i := range flows {
-		f := numbered(i)
-		f.Event, f.End = Begins, time.Time{}
-		l.add(f, true, false)
-		f = numbered(i)
-		l.add(f, false, true)
+		flow := numbered(i)
+		flow.Event, flow.End = Begins, time.Time{}
+		log.add(flow, true, false)
+		flow = numbered(i)
+		log.add(flow, false, true)
 		if i%10_000 == 9_999 {
-			l.flush(time.Now())
+			log.flush(time.Now())
 		}
 	}
-	if s := l.Stats(); s.Started != flows || s.Ended != flows || s.Lost != 0 {
-		t.Fatalf("%+v", s)
+	if stats := log.Stats(); stats.Started != flows || stats.Ended != flows || stats.Lost != 0 {
+		t.Fatalf("%+v", stats)
 	}
-	must(t, l.out.Close())
-	must(t, tidy(context.Background(), l.cfg, "", time.Now()))
+	must(t, log.out.Close())
+	must(t, tidy(context.Background(), log.cfg, "", time.Now()))
 	files, err := segments(folder)
 	must(t, err)
 	var size int64
-	for _, s := range files {
-		if size += s.bytes; !s.packed {
-			t.Errorf("%s is not packed", s.base)
+	for _, file := range files {
+		if size += file.bytes; !file.packed {
+			t.Errorf("%s is not packed", file.base)
 		}
 	}
 	t.Logf("%d files, %.1f bytes a flow", len(files), float64(size)/flows)
@@ -76,27 +76,27 @@ func TestSearchMillionFlows(t *testing.T) {
 	}
 }
 
-// TestSearchReadsLittle: a search in an index of many entries reads a few runs of them, wherever they are and also
-// where hashes are spread unevenly, and finds the same as one that reads all.
+// TestSearchReadsLittle: a search in an index of many entries finds its entries and reads only a few runs, also when
+// hashes are spread unevenly.
 func TestSearchReadsLittle(t *testing.T) {
 	const entries, flows = 300_000, 1000
 	for name, spread := range map[string]func(i int) uint32{
 		"evenly":     func(i int) uint32 { return uint32(i) * 2_654_435_761 },
 		"at one end": func(i int) uint32 { return uint32(i) * 7 },
 	} {
-		var x indexer
+		var index indexer
 		var file bytes.Buffer
-		x.offsets = make([]uint64, flows+1)
-		for i := range x.offsets {
-			x.offsets[i] = uint64(i)
+		index.offsets = make([]uint64, flows+1)
+		for i := range index.offsets {
+			index.offsets[i] = uint64(i)
 		}
 		for i := range entries {
-			x.entries = append(x.entries, entry{spread(i), uint32(i % flows)})
+			index.entries = append(index.entries, entry{spread(i), uint32(i % flows)})
 		}
 		for i := range flows {
-			x.entries = append(x.entries, entry{hash(numbered(i).Client), uint32(i)})
+			index.entries = append(index.entries, entry{hash(numbered(i).Client), uint32(i)})
 		}
-		must(t, x.write(&file))
+		must(t, index.write(&file))
 		for i := range flows {
 			reads := &readings{Reader: bytes.NewReader(file.Bytes())}
 			opened, err := openIndex(reads, int64(file.Len()), flows)
@@ -113,7 +113,7 @@ func TestSearchReadsLittle(t *testing.T) {
 	}
 }
 
-// readings is a file that counts the bytes which are read of it.
+// readings counts the reads of a file, and their bytes.
 type readings struct {
 	*bytes.Reader
 	n, bytes int
@@ -124,7 +124,7 @@ func (r *readings) ReadAt(b []byte, at int64) (int, error) {
 	return r.Reader.ReadAt(b, at)
 }
 
-// numbered is one of 1,000,000 flows.
+// numbered returns the i-th of 1,000,000 different flows.
 func numbered(i int) Flow {
 	start := time.Date(2026, 3, 1, 0, 0, 0, i, time.UTC).Add(time.Duration(i) * 100 * time.Microsecond)
 	port := uint16(1024 + i%62_500)
@@ -138,45 +138,45 @@ func numbered(i int) Flow {
 	}
 }
 
-// writer is a log without a source.
+// writer makes a log that writes files, without the kernel's reports.
 func writer(t testing.TB, folder string) *Log {
 	t.Helper()
 	cfg := config(folder, &holders{})
-	l := &Log{cfg: cfg, open: map[id]openFlow{}, closed: make(chan struct{}, 1)}
+	log := &Log{cfg: cfg, open: map[connID]openFlow{}, wake: make(chan struct{}, 1)}
 	var err error
-	l.out, err = create(folder, time.Now())
+	log.out, err = create(folder, time.Now())
 	must(t, err)
-	t.Cleanup(func() { l.out.Close() })
-	return l
+	t.Cleanup(func() { log.out.Close() })
+	return log
 }
 
-// TestRetention: the oldest files go by age, and by size; the current one stays.
+// TestRetention: tidy removes the oldest files by age and by size. The current file stays.
 func TestRetention(t *testing.T) {
 	folder := t.TempDir()
-	l := writer(t, folder)
+	log := writer(t, folder)
 	for i := range 4 {
-		l.add(numbered(i), false, true)
-		l.flush(time.Now())
-		must(t, l.rotate(time.Now()))
+		log.add(numbered(i), false, true)
+		log.flush(time.Now())
+		must(t, log.rotate(time.Now()))
 	}
 	names := func() []segment {
 		all, err := segments(folder)
 		must(t, err)
 		return all
 	}
-	must(t, tidy(context.Background(), l.cfg, l.out.base, time.Now()))
+	must(t, tidy(context.Background(), log.cfg, log.out.base, time.Now()))
 	all := names()
 	if len(all) != 5 || !all[0].packed || all[4].packed {
 		t.Fatalf("%+v", all)
 	}
 	old := time.Now().Add(-48 * time.Hour)
 	must(t, os.Chtimes(all[0].path(), old, old))
-	must(t, tidy(context.Background(), l.cfg, l.out.base, time.Now()))
+	must(t, tidy(context.Background(), log.cfg, log.out.base, time.Now()))
 	if now := names(); len(now) != 4 || now[0].base != all[1].base {
 		t.Errorf("after a day: %+v", now)
 	}
-	l.cfg.MaxBytes = uint64(all[1].bytes * 2)
-	must(t, tidy(context.Background(), l.cfg, l.out.base, time.Now()))
+	log.cfg.MaxBytes = uint64(all[1].bytes * 2)
+	must(t, tidy(context.Background(), log.cfg, log.out.base, time.Now()))
 	if now := names(); len(now) != 3 || now[0].base != all[2].base {
 		t.Errorf("beyond the size: %+v", now)
 	}

@@ -19,43 +19,42 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// A closed file is a gzip file of one member for each block of lines, which zcat reads as any other, and an index
-// beside it:
+// A packed file is a gzip file with one member for each block of lines, which zcat reads, and an index beside it:
 //
-//	magic, 8 bytes │ blocks, 4 │ entries, 4 │ offsets of members and of the end, 8 each │ entries, 8 each
+//	magic, 8 bytes │ number of blocks, 4 │ of entries, 4 │ offsets of blocks and of the end, 8 each │ entries, 8 each
 //
-// in big-endian order. An entry is the hash of an address and port and the number of a block with a line of it; entries
-// are sorted. Hashes are spread evenly, so a search knows nearly where its entries are: it reads a few runs of them and
-// unpacks few blocks, however large the file is.
+// in big-endian order. An entry is the hash of an address and port, and the number of a block with a line that has
+// them. Entries are sorted by hash. Hashes are spread evenly, so a search can guess where its entries are: it reads a
+// few runs of entries and unpacks few blocks, however large the file is.
 const (
 	magic      = "gwflows1"
 	headBytes  = len(magic) + 8
 	entryBytes = 8
-	runEntries = 512 // that are read at once
-	blockLines = 128
-	maxLine    = 1 << 16 // bytes; longer ones are damage
+	runEntries = 512     // number of entries that a search reads at once
+	blockLines = 128     // number of lines in a block
+	maxLine    = 1 << 16 // bytes; longer lines count as damaged
 )
 
-// hash is an entry's key.
-func hash(a netip.AddrPort) uint32 {
-	h := fnv.New32a()
-	ip := a.Addr().As4()
-	h.Write(binary.BigEndian.AppendUint16(ip[:], a.Port()))
-	return h.Sum32()
+// hash returns the hash of an address and port in the index (FNV-1a, 32 bits).
+func hash(endpoint netip.AddrPort) uint32 {
+	digest := fnv.New32a()
+	ip := endpoint.Addr().As4()
+	digest.Write(binary.BigEndian.AppendUint16(ip[:], endpoint.Port()))
+	return digest.Sum32()
 }
 
-// pack closes a file: compresses and indexes it, and removes the plain one last, so that every line is in a complete
-// file at every moment. Damaged lines are kept and not indexed.
+// pack compresses and indexes a file, and then removes the plain one, so that every line is in a complete file at any
+// time. It keeps damaged lines, but does not index them.
 func pack(base string) error {
 	in, err := os.Open(base + plainEnd)
 	if err != nil {
 		return fmt.Errorf("closing a file of the flow log: %w", err)
 	}
 	defer in.Close()
-	var x indexer
-	err = statefile.Replace(base+packedEnd, func(w io.Writer) error { return x.compress(w, in) })
+	var index indexer
+	err = statefile.Replace(base+packedEnd, func(w io.Writer) error { return index.compress(w, in) })
 	if err == nil {
-		err = statefile.Replace(base+indexEnd, x.write)
+		err = statefile.Replace(base+indexEnd, index.write)
 	}
 	if err == nil {
 		err = os.Remove(base + plainEnd)
@@ -76,8 +75,8 @@ type indexer struct {
 type entry struct{ hash, block uint32 }
 
 func (x *indexer) compress(w io.Writer, lines io.Reader) error {
-	counting := &counter{w: w}
-	z, err := gzip.NewWriterLevel(counting, gzip.BestSpeed)
+	counting := &countingWriter{w: w}
+	compressor, err := gzip.NewWriterLevel(counting, gzip.BestSpeed)
 	if err != nil {
 		return err
 	}
@@ -85,20 +84,20 @@ func (x *indexer) compress(w io.Writer, lines io.Reader) error {
 	inBlock := 0
 	x.offsets = []uint64{0}
 	end := func() error {
-		err := z.Close()
-		z.Reset(counting)
+		err := compressor.Close()
+		compressor.Reset(counting)
 		x.offsets, inBlock = append(x.offsets, counting.n), 0
 		return err
 	}
 	for {
 		line, err := r.ReadSlice('\n')
 		if len(line) > 0 {
-			if _, err := z.Write(line); err != nil {
+			if _, err := compressor.Write(line); err != nil {
 				return err
 			}
 			inBlock++
-			if f, ok := parseLine(line); ok {
-				for _, k := range f.keys() {
+			if flow, ok := parseLine(line); ok {
+				for _, k := range flow.keys() {
 					x.entries = append(x.entries, entry{hash(k), uint32(len(x.offsets) - 1)})
 				}
 			}
@@ -137,13 +136,13 @@ func (x *indexer) write(w io.Writer) error {
 	return err
 }
 
-// counter is a writer that counts the bytes that were written.
-type counter struct {
+// countingWriter counts the bytes that it writes.
+type countingWriter struct {
 	w io.Writer
 	n uint64
 }
 
-func (c *counter) Write(b []byte) (int, error) {
+func (c *countingWriter) Write(b []byte) (int, error) {
 	n, err := c.w.Write(b)
 	c.n += uint64(n)
 	return n, err
@@ -151,16 +150,16 @@ func (c *counter) Write(b []byte) (int, error) {
 
 var errIndex = errors.New("the index is damaged")
 
-// index is an index file, open for search. It reads only the parts that a search needs.
+// index is an open index file. It reads only the parts that a search needs.
 type index struct {
 	r               io.ReaderAt
 	blocks, entries int
 
-	run   []byte // the entries that were read last
-	first int    // number of its first entry
+	run   []byte // the entries that entry has read last
+	first int    // number of the first of them
 }
 
-// openIndex checks an index of size bytes against the packed file's size.
+// openIndex opens an index of size bytes. packed is the size of the packed file, which the index must match.
 func openIndex(r io.ReaderAt, size, packed int64) (*index, error) {
 	head := make([]byte, headBytes)
 	if _, err := r.ReadAt(head, 0); err != nil || string(head[:len(magic)]) != magic {
@@ -170,19 +169,19 @@ func openIndex(r io.ReaderAt, size, packed int64) (*index, error) {
 	if int64(headBytes)+int64(x.blocks+1)*8+int64(x.entries)*entryBytes != size {
 		return nil, errIndex
 	}
-	if end, err := x.number(int64(headBytes + 8*x.blocks)); err != nil || int64(end) != packed {
+	if end, err := x.readOffset(int64(headBytes + 8*x.blocks)); err != nil || int64(end) != packed {
 		return nil, errIndex
 	}
 	return x, nil
 }
 
-func (x *index) number(at int64) (uint64, error) {
+func (x *index) readOffset(at int64) (uint64, error) {
 	var b [8]byte
 	_, err := x.r.ReadAt(b[:], at)
 	return binary.BigEndian.Uint64(b[:]), err
 }
 
-// entry returns an entry, and reads those around it.
+// entry returns the i-th entry. It reads and keeps the run around it.
 func (x *index) entry(i int) (entry, error) {
 	if i < x.first || i >= x.first+len(x.run)/entryBytes {
 		first := i - i%runEntries
@@ -196,14 +195,14 @@ func (x *index) entry(i int) (entry, error) {
 	return entry{uint32(n >> 32), uint32(n)}, nil
 }
 
-// find returns the number of the first entry with a hash, or of the one that would follow it.
+// find returns the number of the first entry whose hash is not smaller.
 func (x *index) find(hash uint32) (position int, err error) {
 	before := func(i int) bool {
 		e, failed := x.entry(i)
 		err = errors.Join(err, failed)
 		return err == nil && e.hash < hash
 	}
-	// Where it is if hashes are spread as evenly as chance has them, give or take a run.
+	// Begin with the run in which the entry is if hashes are spread evenly.
 	low := int(uint64(hash) * uint64(x.entries) >> 32)
 	low -= low % runEntries
 	high := min(low+runEntries, x.entries)
@@ -218,8 +217,8 @@ func (x *index) find(hash uint32) (position int, err error) {
 }
 
 // search calls visit with the offsets of each block that may have a line of an address and port.
-func (x *index) search(a netip.AddrPort, visit func(from, to int64) error) error {
-	key := hash(a)
+func (x *index) search(endpoint netip.AddrPort, visit func(from, to int64) error) error {
+	key := hash(endpoint)
 	i, err := x.find(key)
 	for ; err == nil && i < x.entries; i++ {
 		e, err := x.entry(i)
@@ -232,8 +231,8 @@ func (x *index) search(a netip.AddrPort, visit func(from, to int64) error) error
 		if int(e.block) >= x.blocks {
 			return errIndex
 		}
-		from, err := x.number(int64(headBytes) + 8*int64(e.block))
-		to, err2 := x.number(int64(headBytes) + 8*int64(e.block+1))
+		from, err := x.readOffset(int64(headBytes) + 8*int64(e.block))
+		to, err2 := x.readOffset(int64(headBytes) + 8*int64(e.block+1))
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
@@ -247,11 +246,11 @@ func (x *index) search(a netip.AddrPort, visit func(from, to int64) error) error
 	return err
 }
 
-// lineReaders are bufio.Readers that are used again: a search has one for each block.
+// lineReaders has bufio.Readers for reuse: a search needs one for each block.
 var lineReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, maxLine) }}
 
-// scan calls visit with each line that has one of the words in it and is a flow, and returns how many such
-// lines are damaged: torn by a crash, or overwritten. Without words it visits all.
+// scan calls visit with the flow of each line that contains one of the words; without words, of every line. It returns
+// the number of damaged lines that may have contained one.
 func scan(r io.Reader, visit func(Flow), words ...[]byte) (damaged int, err error) {
 	in := lineReaders.Get().(*bufio.Reader)
 	defer lineReaders.Put(in)
@@ -259,8 +258,8 @@ func scan(r io.Reader, visit func(Flow), words ...[]byte) (damaged int, err erro
 	for {
 		line, err := in.ReadSlice('\n')
 		if whole := err == nil; len(line) > 0 && (!whole || lineMatches(line, words)) {
-			if f, ok := parseLine(line); ok && whole {
-				visit(f)
+			if flow, ok := parseLine(line); ok && whole {
+				visit(flow)
 			} else {
 				damaged++
 			}
@@ -275,7 +274,7 @@ func scan(r io.Reader, visit func(Flow), words ...[]byte) (damaged int, err erro
 }
 
 func lineMatches(line []byte, words [][]byte) bool {
-	// What is no object is visited too: it may have been the wanted line.
+	// A line that is no JSON object is damaged, and may have been the wanted one.
 	return len(words) == 0 || line[0] != '{' || !bytes.HasSuffix(line, []byte("}\n")) ||
 		slices.ContainsFunc(words, func(w []byte) bool { return bytes.Contains(line, w) })
 }

@@ -8,39 +8,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shape is the optional fields that an IPFIX record has. Each shape has a template of its own.
+// shape is the set of optional fields in an IPFIX record. Each shape has a template.
 type shape uint16
 
 const (
 	translated shape = 1 << iota // addresses after a translation, and ports where the protocol has them
-	ofICMP                       // type and code instead of ports
-	toClient                     // the peer began, so the client's MAC address is the destination's
+	icmp                         // type and code instead of ports
+	inbound                      // the peer began the flow, so the client's MAC address is the destination's
 	shapes                       // number of shapes
 )
 
-func (s shape) template() uint16 { return firstTemplate + uint16(s) }
+func (s shape) template() uint16 { return firstTemplateID + uint16(s) }
 
-// field is an element of a template: IANA's number, bytes, and whether it is of the direction towards who began.
+// field is a field of a template: IANA's number of the information element, its bytes, and whether it counts the
+// reverse direction, towards the end that began the flow (RFC 5103).
 type field struct {
 	element, bytes uint16
 	reverse        bool
 }
 
-// fields lists the elements of a shape. Those of a translation are RFC 8158's, without natEvent, because a record
-// is of a whole flow and not of a translation's beginning or end.
+// fields lists the fields of a shape. The fields of a translation are those of RFC 8158 without natEvent, because a
+// record describes a whole flow, not the beginning or end of a translation.
 func (s shape) fields() []field {
 	all := []field{
 		{element: 152, bytes: 8}, {element: 153, bytes: 8}, // flowStartMilliseconds, flowEndMilliseconds
 		{element: 8, bytes: 4}, {element: 12, bytes: 4}, // sourceIPv4Address, destinationIPv4Address: of who began
 	}
-	if s&ofICMP != 0 {
+	if s&icmp != 0 {
 		all = append(all, field{element: 32, bytes: 2}) // icmpTypeCodeIPv4, of the first message
 	} else {
 		// sourceTransportPort, destinationTransportPort
 		all = append(all, field{element: 7, bytes: 2}, field{element: 11, bytes: 2})
 	}
 	mac := field{element: 56, bytes: 6} // sourceMacAddress
-	if s&toClient != 0 {
+	if s&inbound != 0 {
 		mac.element = 80 // destinationMacAddress
 	}
 	all = append(all,
@@ -48,13 +49,13 @@ func (s shape) fields() []field {
 		field{element: 1, bytes: 8}, field{element: 2, bytes: 8}, // octetDeltaCount, packetDeltaCount
 		field{element: 1, bytes: 8, reverse: true}, field{element: 2, bytes: 8, reverse: true},
 		mac,
-		field{element: 371, bytes: variable}, // userName
+		field{element: 371, bytes: variableLength}, // userName
 	)
 	if s&translated != 0 {
 		// postNATSourceIPv4Address, postNATDestinationIPv4Address
 		all = append(all, field{element: 225, bytes: 4}, field{element: 226, bytes: 4})
 	}
-	if s&translated != 0 && s&ofICMP == 0 {
+	if s&translated != 0 && s&icmp == 0 {
 		// postNAPTSourceTransportPort, postNAPTDestinationTransportPort
 		all = append(all, field{element: 227, bytes: 2}, field{element: 228, bytes: 2})
 	}
@@ -66,10 +67,10 @@ func (f *Flow) shape() (s shape) {
 		s |= translated
 	}
 	if f.Protocol == unix.IPPROTO_ICMP {
-		s |= ofICMP
+		s |= icmp
 	}
 	if f.Inbound {
-		s |= toClient
+		s |= inbound
 	}
 	return s
 }
@@ -100,11 +101,11 @@ func (f *Flow) record() []byte {
 		mac = make([]byte, 6)
 	}
 	b = append(b, mac...)
-	user := f.User[:min(len(f.User), 254)] // of 255 the length has another form
+	user := f.User[:min(len(f.User), 254)] // from 255 bytes on, the length is encoded in another form
 	b = append(append(b, byte(len(user))), user...)
 	if s := f.shape(); s&translated != 0 {
 		b = appendAddresses(b, fromAfter, toAfter)
-		if s&ofICMP == 0 {
+		if s&icmp == 0 {
 			b = f.appendPorts(b, fromAfter, toAfter)
 		}
 	}
@@ -130,8 +131,8 @@ func appendAddresses(b []byte, from, to netip.AddrPort) []byte {
 	return append(append(b, from.Addr().AsSlice()...), to.Addr().AsSlice()...)
 }
 
-// appendPorts appends two ports, or 0 where the protocol has none: connection tracking has a call ID or key in their
-// place.
+// appendPorts appends two ports, or zeros for a protocol without ports, for which the flow may have a call ID or key in
+// their place.
 func (f *Flow) appendPorts(b []byte, from, to netip.AddrPort) []byte {
 	ports := [2]uint16{from.Port(), to.Port()}
 	switch f.Protocol {

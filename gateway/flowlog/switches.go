@@ -19,38 +19,40 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// formerTable is the name that the tables of all LANs had in former versions.
+// formerTable is the table's name in former versions, the same for all LANs.
 const formerTable = guard.Prefix + "flows"
 
-// table is a LAN's table with the rule by which the kernel tracks connections, which it does only for rules that ask
-// about them. It changes no packet.
+// table returns the nftables table of a LAN. Its rule matches the state of connections: the kernel tracks connections
+// only while some rule needs it. The rule changes no packet.
 func table(lan string) nftables.Table {
 	return nftables.Table{
 		Family: nftables.IPv4, Name: formerTable + "-" + strings.TrimPrefix(guard.Table(lan), guard.Prefix)}
 }
 
-// kind begins the names by which gateways of a namespace share settings.
-const kind = "flows."
+// settingPrefix begins the names of the settings that gateways in a network namespace share (package shared).
+const settingPrefix = "flows."
 
-func isShared(name string) bool { return strings.HasPrefix(name, kind) }
+func isShared(name string) bool { return strings.HasPrefix(name, settingPrefix) }
 
-// wantedSettings are what the log needs: counters and times of connections, and events also of those that begin while
-// nobody listens, as after a crash: with 2 the kernel never reports their ends.
+// wantedSettings has the kernel's settings that the log needs: it counts packets and times of connections, and reports
+// all events. With nf_conntrack_events = 2 the kernel would not report the ends of connections that began while no
+// program listened.
 var wantedSettings = map[string]string{
 	"nf_conntrack_acct": "1", "nf_conntrack_timestamp": "1", "nf_conntrack_events": "1"}
 
-// settings is the folder of the present thread's network namespace.
-const settings = "/proc/sys/net/netfilter"
+// settingsDir is the folder of the settings of the present network namespace.
+const settingsDir = "/proc/sys/net/netfilter"
 
-// formerSettings are the kernel's settings before the log changed them, as its note file has them. They mean nothing
-// after a reboot or in another network namespace.
+// formerSettings is the content of the note: the kernel's settings before the log changed them. They are valid only for
+// one boot and one network namespace.
 type formerSettings struct {
 	Boot, Space string
 	Settings    map[string]string
 }
 
-// track has the kernel track and count connections for the gateway of a LAN, and records its former settings in the
-// note first. Calling it again has no effect. If the note is damaged, it logs which settings will not be restored.
+// track makes the kernel track and count connections for the gateway of a LAN. It first writes the kernel's former
+// settings into the note. Calling it again has no effect. If the note is damaged, it logs which settings Undo will not
+// restore.
 func track(note, lan string, log *slog.Logger) error {
 	if err := addTable(lan); err != nil {
 		return err
@@ -59,7 +61,7 @@ func track(note, lan string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	before, err := recall(note)
+	before, err := readNote(note)
 	if errors.Is(err, errDamaged) {
 		if err = dropUnreadable(note, err); err != nil {
 			log.Warn("the kernel's settings for connections cannot be restored when the flow log ends", "err", err)
@@ -77,23 +79,24 @@ func track(note, lan string, log *slog.Logger) error {
 		}
 		if now != value {
 			due[key] = now
-		} else if now, changed := former[kind+key]; changed { // by another gateway
+		} else if now, changed := former[settingPrefix+key]; changed { // another gateway has changed it
 			if _, found := before.Settings[key]; !found {
 				before.Settings[key] = now
 			}
 		}
 	}
-	return turn(note, before, due, len(before.Settings) > noted)
+	return changeSettings(note, before, due, len(before.Settings) > noted)
 }
 
-// turn notes the former values of settings, and others' if there are some, and sets the settings as the log needs them.
-func turn(note string, before formerSettings, due map[string]string, others bool) error {
+// changeSettings writes the note and sets the settings in due, which has their former values, to those in
+// wantedSettings. others reports that before has new settings of other gateways, which the note must have too.
+func changeSettings(note string, before formerSettings, due map[string]string, others bool) error {
 	if len(due) == 0 && !others {
 		return nil
 	}
 	former := map[string]string{}
 	for key, now := range due {
-		if former[kind+key] = now; before.Settings[key] == "" {
+		if former[settingPrefix+key] = now; before.Settings[key] == "" {
 			before.Settings[key] = now
 		}
 	}
@@ -114,13 +117,13 @@ func turn(note string, before formerSettings, due map[string]string, others bool
 
 func sharedNames() (names []string) {
 	for key := range wantedSettings {
-		names = append(names, kind+key)
+		names = append(names, settingPrefix+key)
 	}
 	return names
 }
 
-// Undo restores the kernel's settings from before the log of a LAN's gateway, also after a crash, but those that other
-// gateways need. note is the path Config.NotePath. Where there is nothing to restore, it does nothing.
+// Undo removes the rule of a LAN's log and restores the kernel's settings from the note, also after a crash. It leaves
+// settings that other gateways need. note is Config.NotePath. Without anything to restore it does nothing.
 func Undo(note, lan string) error {
 	for _, t := range []nftables.Table{table(lan), {Family: nftables.IPv4, Name: formerTable}} {
 		if found, err := nftables.TableExists(t); err != nil {
@@ -132,16 +135,16 @@ func Undo(note, lan string) error {
 		}
 	}
 	return shared.Leave(lan, isShared, func(left shared.Left) error {
-		before, unreadable := recall(note)
+		before, unreadable := readNote(note)
 		for name, value := range left.Former {
 			if before.Settings == nil {
 				before.Settings = map[string]string{}
 			}
-			before.Settings[strings.TrimPrefix(name, kind)] = value
+			before.Settings[strings.TrimPrefix(name, settingPrefix)] = value
 		}
 		for key, value := range before.Settings {
-			if now, err := read(key); err != nil || now != wantedSettings[key] || left.Needed[kind+key] {
-				continue // gone, changed by others since, or needed
+			if now, err := read(key); err != nil || now != wantedSettings[key] || left.Needed[settingPrefix+key] {
+				continue // the setting is gone, others have changed it since, or another gateway needs it
 			}
 			if err := write(key, value); err != nil {
 				return err
@@ -161,11 +164,11 @@ func removeNote(note string) error {
 	return nil
 }
 
-// errDamaged is returned of a note that is not what the log writes.
+// errDamaged is the error of a note that the log has not written like this.
 var errDamaged = errors.New("not what gatewayd writes")
 
-// dropUnreadable removes a note that cannot be read, for a reason, and returns which settings stay as the log needs
-// them. There is no error where none does. Events are left out: 2 is the kernel's own value too.
+// dropUnreadable removes a damaged note. Its error names the settings that keep the log's values; it returns nil if
+// none does. reason is readNote's error. It leaves nf_conntrack_events out, whose former value is usually harmless.
 func dropUnreadable(note string, reason error) error {
 	var stay []string
 	for _, key := range []string{"nf_conntrack_acct", "nf_conntrack_timestamp"} {
@@ -184,11 +187,11 @@ func dropUnreadable(note string, reason error) error {
 	return err
 }
 
-// track has the kernel track connections, and notes the rule that does.
+// track makes the kernel track connections, and remembers the digest of the rule.
 func (l *Log) track() error {
 	err := track(l.cfg.NotePath(), l.cfg.Interface, l.cfg.Log)
 	if err == nil {
-		_, l.rule, err = rule(l.cfg.Interface, 0)
+		_, l.rule, err = ruleDigest(l.cfg.Interface, 0)
 	}
 	return err
 }
@@ -202,9 +205,9 @@ func (l *Log) keepTracking() {
 		}
 		return
 	}
-	generation, current, err := rule(l.cfg.Interface, l.ruleAt)
-	if err == nil && (generation == l.ruleAt || current == l.rule) {
-		l.ruleAt = generation
+	generation, current, err := ruleDigest(l.cfg.Interface, l.ruleGeneration)
+	if err == nil && (generation == l.ruleGeneration || current == l.rule) {
+		l.ruleGeneration = generation
 		return
 	}
 	if err == nil {
@@ -221,15 +224,16 @@ func (l *Log) keepTracking() {
 	}
 }
 
-// rule sums the table's rules up, as they are in a generation of all rules, unless that is one which is known.
-func rule(lan string, known uint32) (generation uint32, sum [32]byte, err error) {
-	c, err := nftables.Dial()
+// ruleDigest returns the digest of the rules in a LAN's table, and the generation of the whole ruleset. It leaves the
+// digest out when the generation is the known one.
+func ruleDigest(lan string, known uint32) (generation uint32, sum [32]byte, err error) {
+	conn, err := nftables.Dial()
 	if err != nil {
 		return 0, sum, err
 	}
-	defer c.Close()
-	if generation, err = c.Generation(); err == nil && generation != known {
-		sum, err = c.Digest(table(lan))
+	defer conn.Close()
+	if generation, err = conn.Generation(); err == nil && generation != known {
+		sum, err = conn.Digest(table(lan))
 	}
 	return generation, sum, err
 }
@@ -245,18 +249,19 @@ func addTable(lan string) error {
 }
 
 func change(fill func(*nftables.Batch)) error {
-	c, err := nftables.Dial()
+	conn, err := nftables.Dial()
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer conn.Close()
 	var b nftables.Batch
 	fill(&b)
-	return c.Commit(&b)
+	return conn.Commit(&b)
 }
 
-// recall reads the note. One of another boot or namespace is none, and so is a damaged one, with errDamaged.
-func recall(note string) (formerSettings, error) {
+// readNote reads the note. It returns no settings if the note is absent or of another boot or namespace, and errDamaged
+// if the note is damaged.
+func readNote(note string) (formerSettings, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	space, err2 := os.Readlink("/proc/thread-self/ns/net")
 	if err := errors.Join(err, err2); err != nil {
@@ -282,7 +287,7 @@ func recall(note string) (formerSettings, error) {
 }
 
 func read(key string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(settings, key))
+	b, err := os.ReadFile(filepath.Join(settingsDir, key))
 	if err != nil {
 		return "", fmt.Errorf(
 			"reading a setting for connections (the kernel needs CONFIG_NF_CONNTRACK with EVENTS and TIMESTAMP): %w", err)
@@ -291,7 +296,7 @@ func read(key string) (string, error) {
 }
 
 func write(key, value string) error {
-	if err := os.WriteFile(filepath.Join(settings, key), []byte(value), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(settingsDir, key), []byte(value), 0); err != nil {
 		return fmt.Errorf("setting net.netfilter.%s to %s: %w", key, value, err)
 	}
 	return nil

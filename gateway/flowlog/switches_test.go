@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// TestNoteThatCannotBeRead: settings that cannot be restored are named, by Undo and by the next log, and only once
-// where the note is torn.
+// TestNoteThatCannotBeRead: Undo and the next log name the settings that they cannot restore; for a torn note only
+// once.
 func TestNoteThatCannotBeRead(t *testing.T) {
 	const on = "sysctl -qw net.netfilter.nf_conntrack_acct=1 net.netfilter.nf_conntrack_timestamp=1"
 	const off = "sysctl -qw net.netfilter.nf_conntrack_acct=0 net.netfilter.nf_conntrack_timestamp=0"
@@ -54,8 +54,8 @@ func TestNoteThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestLogsOfSeveralLANs: logs of gateways of one namespace have a rule each, and the last one that ends restores the
-// kernel's settings, also where another one was killed.
+// TestLogsOfSeveralLANs: each log of several gateways in one namespace has a rule, and the last one that ends restores
+// the kernel's settings, also when another one was killed.
 func TestLogsOfSeveralLANs(t *testing.T) {
 	const settings = "sysctl -n net.netfilter.nf_conntrack_acct net.netfilter.nf_conntrack_timestamp " +
 		"net.netfilter.nf_conntrack_events"
@@ -78,10 +78,10 @@ func TestLogsOfSeveralLANs(t *testing.T) {
 	const on = "1\n1\n1"
 	begin("lan0")
 	begin("lan1")
-	_, of0, err := rule("lan0", 0)
+	_, of0, err := ruleDigest("lan0", 0)
 	must(t, err)
 	begin("lan1")
-	if _, now, err := rule("lan0", 0); err != nil || now != of0 {
+	if _, now, err := ruleDigest("lan0", 0); err != nil || now != of0 {
 		t.Errorf("another log has changed the rule of lan0: %v", err)
 	}
 	is("of both", on, "lan0", "lan1")

@@ -1,10 +1,10 @@
-// Package ident answers queries by RFC 1413 in the clients' place: which user a TCP connection of a client belongs to.
+// Package ident answers queries by RFC 1413 in place of the clients: which user a client's TCP connection belongs to.
 //
-//	NAT method           peer ── CLIENT:113 ──▶ ident_in ──▶ Server   the client is whom the peer asked
-//	masquerade method    peer ── GATEWAY:113 ─────────────▶ Server   the client is whom connection tracking names
+//	without masquerade   peer ── CLIENT:113 ──▶ ident_in ──▶ Server   the client is the address that the peer asked
+//	with masquerade      peer ── GATEWAY:113 ─────────────▶ Server   connection tracking names the client
 //
-// A Server says who logged in at the gateway, never what a client says of itself, and only of a connection between that
-// client and the asking host that exists and began in the present session.
+// A Server names the user who logged in at the gateway. It answers only about a connection between the client and the
+// asking host that exists and began in the client's present session.
 package ident
 
 import (
@@ -30,52 +30,52 @@ import (
 // Port is the port of queries.
 const Port = 113
 
-// Policy says what replies tell about a user: the name, a token, or that it is hidden.
+// Policy says how replies identify a user.
 type Policy int
 
 const (
 	Name   Policy = iota // the user's name
-	Token                // a token that Sealer made
-	Hidden               // HIDDEN-USER
+	Token                // a token of Config.Sealer
+	Hidden               // the error HIDDEN-USER
 )
 
 // User is a logged-in client's user.
 type User struct {
-	Name  string    // "": it stands for nobody in particular
-	Since time.Time // of the login
+	Name  string    // empty for a login without a user; queries get NO-USER then
+	Since time.Time // time of the login
 }
 
 // Config is what a Server needs.
 type Config struct {
-	Masquerade   bool // clients have the gateway's address outside
+	Masquerade   bool // on the WAN clients have the gateway's address
 	Policy       Policy
-	UserPolicies map[string]Policy // by user's name, in place of Policy
-	Sealer       *Sealer           // of Token
-	Rate         budget.Rate       // of each asking host's queries
-	// Who returns who is logged in at a client's address. ok is false if nobody is.
-	UserOf func(client netip.Addr) (u User, ok bool)
+	UserPolicies map[string]Policy // by the user's name, in place of Policy
+	Sealer       *Sealer           // for policy Token
+	Rate         budget.Rate       // limit of each asking host's queries
+	// UserOf returns the user who is logged in at a client's address. ok is false if nobody is.
+	UserOf func(client netip.Addr) (user User, ok bool)
 	Log    *slog.Logger
 }
 
 const (
-	maxConns   = 1024 // connections at once; further ones are closed
-	maxPerHost = 32   // of them of one asking host
-	maxBudgets = 4096 // that have a budget of their own
+	maxConns   = 1024 // open connections; further ones are closed
+	maxPerHost = 32   // open connections of one asking host
+	maxBudgets = 4096 // hosts with a budget of their own
 )
 
-// queryTimeout is for a query and its reply: proftpd sends the query 5 s after it connects. Tests change it.
+// queryTimeout is the time for a query and its reply. proftpd sends the query 5 s after it connects. Tests change it.
 var queryTimeout = 30 * time.Second
 
-// drained bounds what is read behind a line that is too long, bytes.
-const drained = 64 << 10
+// maxDiscard is the largest number of bytes that answerQuery reads after a line that is too long.
+const maxDiscard = 64 << 10
 
 // Stats counts queries since the start.
 type Stats struct {
 	Named     uint64 // answered with a name, a token or HIDDEN-USER
-	NoUser    uint64 // no such connection, or nobody's
-	Invalid   uint64 // not a query, or its ports are none
-	Throttled uint64 // connections closed unanswered: beyond a rate, or too many at once
-	Failed    uint64 // the kernel did not answer
+	NoUser    uint64 // answered with NO-USER: no such connection, or no user
+	Invalid   uint64 // malformed queries
+	Throttled uint64 // connections closed without an answer: beyond the rate, or too many at once
+	Failed    uint64 // answered with UNKNOWN-ERROR: the kernel did not answer
 }
 
 // Server answers queries.
@@ -85,17 +85,17 @@ type Server struct {
 	budget   budget.Senders[netip.Addr]
 	queryLog budget.OncePerMinute
 
-	mu    sync.Mutex         // guards what follows
-	open  map[netip.Addr]int // connections at once of each asking host
-	total int                // and of all
+	mu    sync.Mutex         // guards open and total
+	open  map[netip.Addr]int // number of open connections by asking host
+	total int                // number of all open connections
 
 	named, noUser, invalid, throttled, failed atomic.Uint64
 }
 
-// New returns a Server that knows connections from a Watch, which stays the caller's.
-func New(cfg Config, w *ConnWatch) *Server {
+// New returns a Server that asks a ConnWatch for connections. The caller closes the ConnWatch.
+func New(cfg Config, watch *ConnWatch) *Server {
 	return &Server{
-		cfg: cfg, watch: w, open: map[netip.Addr]int{},
+		cfg: cfg, watch: watch, open: map[netip.Addr]int{},
 		budget: budget.Senders[netip.Addr]{Rate: cfg.Rate, Size: maxBudgets},
 	}
 }
@@ -106,7 +106,7 @@ func (s *Server) Stats() Stats {
 		Failed: s.failed.Load()}
 }
 
-// Listen opens the port for queries that arrive at an interface.
+// Listen listens on the port for queries that arrive at an interface.
 func Listen(ctx context.Context, device string) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
@@ -115,28 +115,28 @@ func Listen(ctx context.Context, device string) (net.Listener, error) {
 		}
 		return err
 	}}
-	l, err := lc.Listen(ctx, "tcp4", fmt.Sprintf("0.0.0.0:%d", Port))
+	listener, err := lc.Listen(ctx, "tcp4", fmt.Sprintf("0.0.0.0:%d", Port))
 	if err != nil {
 		return nil, fmt.Errorf("ident: listening on %s: %w", device, err)
 	}
-	return l, nil
+	return listener, nil
 }
 
 // Serve answers until ctx ends, and closes the listener.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	stop := context.AfterFunc(ctx, func() { l.Close() })
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
 	for {
-		c, err := l.Accept()
+		conn, err := listener.Accept()
 		if ctx.Err() != nil {
-			return errors.Join(ctx.Err(), closed(c))
+			return errors.Join(ctx.Err(), closeConn(conn))
 		}
 		if errors.Is(err, net.ErrClosed) {
 			return err
 		}
-		if err != nil { // such as too many open files: later there may be fewer
+		if err != nil { // such as too many open files, which may pass
 			s.queryLog.Do(func() { s.cfg.Log.Warn("ident: accepting a query", "err", err) })
 			select {
 			case <-ctx.Done():
@@ -144,27 +144,27 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			}
 			continue
 		}
-		peer := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		peer := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 		if !s.budget.Spend(peer, false, budget.Now()) || !s.admit(peer) {
 			s.throttled.Add(1)
-			c.Close()
+			conn.Close()
 			continue
 		}
 		running.Go(func() {
 			defer s.release(peer)
-			s.converse(ctx, c)
+			s.answerQuery(ctx, conn)
 		})
 	}
 }
 
-func closed(c net.Conn) error {
-	if c == nil {
+func closeConn(conn net.Conn) error {
+	if conn == nil {
 		return nil
 	}
-	return c.Close()
+	return conn.Close()
 }
 
-// admit takes a place among the connections at once.
+// admit counts a connection of a host. It returns false when too many are open.
 func (s *Server) admit(peer netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,41 +185,41 @@ func (s *Server) release(peer netip.Addr) {
 	}
 }
 
-// converse reads a query, answers it and closes the connection (RFC 1413, 3, lets the server close it after one).
-func (s *Server) converse(ctx context.Context, c net.Conn) {
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	c.SetDeadline(time.Now().Add(queryTimeout))
-	line, err := bufio.NewReaderSize(io.LimitReader(c, maxLine), maxLine).ReadString('\n')
+// answerQuery reads a query, answers it and closes the connection, which RFC 1413, 3, allows after one query.
+func (s *Server) answerQuery(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	conn.SetDeadline(time.Now().Add(queryTimeout))
+	line, err := bufio.NewReaderSize(io.LimitReader(conn, maxLine), maxLine).ReadString('\n')
 	if err != nil && len(line) < maxLine { // the peer left, or took too long
 		s.invalid.Add(1)
 		return
 	}
-	near, far := c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
-	io.WriteString(c,
+	near, far := conn.LocalAddr().(*net.TCPAddr).AddrPort(), conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+	io.WriteString(conn,
 		s.reply(strings.TrimRight(line, "\r\n"), near.Addr().Unmap(), netip.AddrPortFrom(far.Addr().Unmap(), far.Port())))
-	if err != nil { // the line goes on: what closing leaves unread would reset the reply
-		c.(*net.TCPConn).CloseWrite()
-		io.CopyN(io.Discard, c, drained)
+	if err != nil { // the line is too long: closing with unread bytes would reset the connection before the reply
+		conn.(*net.TCPConn).CloseWrite()
+		io.CopyN(io.Discard, conn, maxDiscard)
 	}
 }
 
-// reply returns the reply to a query of a peer that connected to the address near.
+// reply returns the reply to a query of a peer. near is the address to which the peer connected.
 func (s *Server) reply(line string, near netip.Addr, peer netip.AddrPort) string {
-	q, err := parseQuery(line)
+	asked, err := parseQuery(line)
 	if err != nil {
 		s.invalid.Add(1)
-		return refusal(q, invalidPort)
+		return refusal(asked, invalidPort)
 	}
-	client, user, ok, err := s.owner(q, near, peer)
+	client, user, ok, err := s.owner(asked, near, peer)
 	switch {
 	case err != nil:
 		s.failed.Add(1)
 		s.queryLog.Do(func() { s.cfg.Log.Error("ident: a query was not answered", "peer", peer.Addr(), "err", err) })
-		return refusal(q, unknownError)
+		return refusal(asked, unknownError)
 	case !ok || user == "":
 		s.noUser.Add(1)
-		return refusal(q, noUser)
+		return refusal(asked, noUser)
 	}
 	s.named.Add(1)
 	policy, excepted := s.cfg.UserPolicies[user]
@@ -228,20 +228,20 @@ func (s *Server) reply(line string, near netip.Addr, peer netip.AddrPort) string
 	}
 	switch policy {
 	case Hidden:
-		return refusal(q, hiddenUser)
+		return refusal(asked, hiddenUser)
 	case Token:
-		return tokenReply(q, s.cfg.Sealer.Seal(Answer{User: user, Client: client, At: time.Now()}))
+		return tokenReply(asked, s.cfg.Sealer.Seal(Answer{User: user, Client: client, At: time.Now()}))
 	}
-	return nameReply(q, user)
+	return nameReply(asked, user)
 }
 
-// owner finds the client of a connection, and its user.
-func (s *Server) owner(q query, near netip.Addr, peer netip.AddrPort) (
+// owner finds the client of the connection that a query asks about, and the client's user.
+func (s *Server) owner(asked query, near netip.Addr, peer netip.AddrPort) (
 	client netip.Addr, user string, ok bool, err error) {
-	far := netip.AddrPortFrom(peer.Addr(), q.Far)
+	far := netip.AddrPortFrom(peer.Addr(), asked.Far)
 	if s.cfg.Masquerade {
 		var from netip.AddrPort
-		if from, ok, err = original(netip.AddrPortFrom(near, q.Near), far); err != nil || !ok {
+		if from, ok, err = masqueradedClient(netip.AddrPortFrom(near, asked.Near), far); err != nil || !ok {
 			return client, "", false, err
 		}
 		client = from.Addr()
@@ -251,11 +251,11 @@ func (s *Server) owner(q query, near netip.Addr, peer netip.AddrPort) (
 		}
 		near = client
 	}
-	began, ok, err := s.watch.Began(netip.AddrPortFrom(near, q.Near), far)
+	began, ok, err := s.watch.Began(netip.AddrPortFrom(near, asked.Near), far)
 	if err != nil || !ok {
 		return client, "", false, err
 	}
-	// A connection of the session before is its user's, who is not the present one.
+	// A connection from before the login belongs to another session's user.
 	u, ok := s.cfg.UserOf(client)
 	return client, u.Name, ok && !began.Before(u.Since), nil
 }

@@ -15,32 +15,32 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestSilentIdentPeers: hosts that connect and send nothing, or a query byte by byte, have a bound of connections, and
-// lose them in the end; then there is place for others. Long: the steps of one run, each of which needs the state that
-// the one before left.
+// TestSilentIdentPeers: a host that connects and sends nothing, or a query byte by byte, gets a limited number of
+// connections, and loses them after queryTimeout; then others get an answer. Long: the steps of one run, each of which
+// needs the state that the one before left.
 func TestSilentIdentPeers(t *testing.T) {
 	defer func(before time.Duration) { queryTimeout = before }(queryTimeout)
 	queryTimeout = time.Second
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Config{
+	server := New(Config{
 		Masquerade: true, Rate: budget.Rate{AtOnce: 1000, EachSecond: 1000}, Log: slog.New(slog.DiscardHandler),
 		UserOf: func(netip.Addr) (User, bool) { return User{}, false },
 	}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l) }()
+	go func() { served <- server.Serve(ctx, listener) }()
 	defer func() { cancel(); <-served }()
 	var all []net.Conn
 	for range maxPerHost + 10 {
-		c, err := net.Dial("tcp4", l.Addr().String())
+		conn, err := net.Dial("tcp4", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-		all = append(all, c)
+		defer conn.Close()
+		all = append(all, conn)
 	}
 	go func() { // one that keeps sending
 		for _, b := range "1 , 2" + strings.Repeat(" ", 1000) {
@@ -50,26 +50,26 @@ func TestSilentIdentPeers(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
-	for i, c := range all {
-		c.SetReadDeadline(time.Now().Add(time.Minute))
-		if b, err := io.ReadAll(c); len(b) > 0 || errors.Is(err, context.DeadlineExceeded) {
+	for i, conn := range all {
+		conn.SetReadDeadline(time.Now().Add(time.Minute))
+		if b, err := io.ReadAll(conn); len(b) > 0 || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("connection %d is answered by %q, %v", i, b, err)
 		}
 	}
-	if n := s.Stats(); n.Throttled != 10 || n.Invalid != maxPerHost {
+	if n := server.Stats(); n.Throttled != 10 || n.Invalid != maxPerHost {
 		t.Errorf("%+v", n)
 	}
 	netnstest.Await(t, "an answer", func() error {
-		c, err := net.Dial("tcp4", l.Addr().String())
+		conn, err := net.Dial("tcp4", listener.Addr().String())
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		c.SetDeadline(time.Now().Add(time.Minute))
-		if _, err := io.WriteString(c, "0 , 0\r\n"); err != nil {
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(time.Minute))
+		if _, err := io.WriteString(conn, "0 , 0\r\n"); err != nil {
 			return err
 		}
-		b, err := io.ReadAll(c)
+		b, err := io.ReadAll(conn)
 		if err == nil && !strings.Contains(string(b), invalidPort) {
 			err = errors.New(string(b))
 		}

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// KeySize is the size of a Sealer's key, bytes.
+// KeySize is the size of a Sealer's key in bytes.
 const KeySize = 32
 
-// Answer is the contents of a token, for the owner of the key.
+// Answer is the content of a token.
 type Answer struct {
 	User   string
 	Client netip.Addr // IPv4
-	At     time.Time  // of the query, in whole seconds
+	At     time.Time  // time of the query, in whole seconds
 }
 
-// Sealer makes tokens: encrypted and authenticated (AES-256-GCM, random nonces), base64url. Two tokens of one user have
-// nothing in common.
+// Sealer makes tokens from Answers: encrypted and authenticated (AES-256-GCM with random nonces), in base64url. A
+// random nonce makes each token of a user look different.
 type Sealer struct{ aead cipher.AEAD }
 
 // NewSealer returns a Sealer with a key of KeySize bytes.
@@ -38,21 +38,21 @@ func NewSealer(key []byte) (*Sealer, error) {
 	return &Sealer{aead}, err
 }
 
-const sealedHead = 8 + 4 // seconds, address
+const sealedHead = 8 + 4 // bytes before the user's name: Unix time in seconds, IPv4 address
 
-// Seal returns an answer's token. It does not begin with "-", so that it is no option of a command.
-func (s *Sealer) Seal(a Answer) string {
-	plain := binary.BigEndian.AppendUint64(nil, uint64(a.At.Unix()))
-	addr := a.Client.As4()
-	plain = append(append(plain, addr[:]...), a.User...)
-	for { // the nonce is in front, and random
+// Seal returns an answer's token. A token does not begin with "-", so that commands do not take it for an option.
+func (s *Sealer) Seal(answer Answer) string {
+	plain := binary.BigEndian.AppendUint64(nil, uint64(answer.At.Unix()))
+	addr := answer.Client.As4()
+	plain = append(append(plain, addr[:]...), answer.User...)
+	for { // until the random nonce, which comes first, does not begin with the bits of "-"
 		if token := base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, nil)); token[0] != '-' {
 			return token
 		}
 	}
 }
 
-// Open reads a token.
+// Open decrypts a token.
 func (s *Sealer) Open(token string) (Answer, error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {

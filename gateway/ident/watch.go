@@ -18,21 +18,21 @@ import (
 // WatchConfig is the configuration of a ConnWatch.
 type WatchConfig struct {
 	WAN     string       // interface
-	LAN     netip.Prefix // whose addresses' port 113 is the gateway's; invalid: none is
-	Gateway netip.Addr   // that takes the queries, IPv4
-	Dir     string       // on a BPF file system: where programs and maps outlive the daemon
+	LAN     netip.Prefix // the gateway takes queries to port 113 of these addresses; invalid: of none
+	Gateway netip.Addr   // address at which the gateway takes the queries, IPv4
+	Dir     string       // folder on a BPF file system, for pins: programs and maps outlive the daemon
 }
 
-// ConnWatch is two programs on the WAN's interface (ident.bpf.c). They remember the TCP connections that leave there,
-// and hand queries for clients to the gateway. They stay when the daemon ends: then nobody answers, and clients' port
-// 113 remains out of reach.
+// ConnWatch is two eBPF programs on the WAN's interface (ident.bpf.c). They record the TCP connections that clients
+// open there, and hand queries for clients to the gateway. They stay when the daemon ends; then nobody answers queries,
+// and peers still cannot reach the clients' port 113.
 type ConnWatch struct {
 	objs  identObjects
 	links []link.Link
 }
 
-// OpenWatch attaches the programs, ahead of others, or replaces those of a former daemon, whose connections remain
-// known. It needs Linux 6.6.
+// OpenWatch attaches the programs before all others, or replaces those of a former daemon and keeps its records of
+// connections. It needs Linux 6.6.
 func OpenWatch(cfg WatchConfig) (*ConnWatch, error) {
 	dev, err := net.InterfaceByName(cfg.WAN)
 	if err != nil {
@@ -41,28 +41,28 @@ func OpenWatch(cfg WatchConfig) (*ConnWatch, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("ident: making the folder of its pins: %w", err)
 	}
-	w := &ConnWatch{}
-	if err := w.load(cfg); err != nil {
+	watch := &ConnWatch{}
+	if err := watch.load(cfg); err != nil {
 		return nil, fmt.Errorf("ident: loading its programs: %w", err)
 	}
-	for _, h := range []struct {
+	for _, hook := range []struct {
 		name string
 		prog *ebpf.Program
 		at   ebpf.AttachType
-	}{{"ident_in", w.objs.IdentIn, ebpf.AttachTCXIngress}, {"ident_out", w.objs.IdentOut, ebpf.AttachTCXEgress}} {
-		l, err := attach(filepath.Join(cfg.Dir, "link_"+h.name), dev.Index, h.prog, h.at)
+	}{{"ident_in", watch.objs.IdentIn, ebpf.AttachTCXIngress}, {"ident_out", watch.objs.IdentOut, ebpf.AttachTCXEgress}} {
+		attached, err := attach(filepath.Join(cfg.Dir, "link_"+hook.name), dev.Index, hook.prog, hook.at)
 		if errors.Is(err, ebpf.ErrNotSupported) {
 			err = fmt.Errorf("%w: Linux 6.6 or newer is needed, or ident.enabled = false", err)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("ident: attaching %s to %s: %w", h.name, cfg.WAN, err), w.Close())
+			return nil, errors.Join(fmt.Errorf("ident: attaching %s to %s: %w", hook.name, cfg.WAN, err), watch.Close())
 		}
-		w.links = append(w.links, l)
+		watch.links = append(watch.links, attached)
 	}
-	return w, nil
+	return watch, nil
 }
 
-// load loads the programs with the maps of a former daemon, or with new ones if those have another form.
+// load loads the programs with the pinned maps of a former daemon, or with new maps if those are incompatible.
 func (w *ConnWatch) load(cfg WatchConfig) error {
 	spec, err := loadIdent()
 	if err != nil {
@@ -92,12 +92,12 @@ func (w *ConnWatch) load(cfg WatchConfig) error {
 	return err
 }
 
-// attach attaches a program with a pinned link. A pinned one at the head of the same interface gets the
-// program in one step; one behind others, which may redirect packets past it, is replaced.
+// attach attaches a program by a link that it pins. If a pinned link is the first one at the interface, it only
+// replaces the link's program. Otherwise it replaces the link, because programs before it may redirect packets past it.
 func attach(pin string, ifindex int, prog *ebpf.Program, attachType ebpf.AttachType) (link.Link, error) {
 	old, err := link.LoadPinnedLink(pin, nil)
 	if err == nil {
-		if heads(old, ifindex, attachType) {
+		if isFirst(old, ifindex, attachType) {
 			return old, old.Update(prog)
 		}
 		err = errors.Join(old.Unpin(), old.Close())
@@ -105,18 +105,19 @@ func attach(pin string, ifindex int, prog *ebpf.Program, attachType ebpf.AttachT
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Program: prog, Interface: ifindex, Attach: attachType, Anchor: link.Head()})
+	attached, err := link.AttachTCX(link.TCXOptions{Program: prog, Interface: ifindex, Attach: attachType,
+		Anchor: link.Head()})
 	if err != nil {
 		return nil, err
 	}
-	if err := l.Pin(pin); err != nil {
-		return nil, errors.Join(err, l.Close())
+	if err := attached.Pin(pin); err != nil {
+		return nil, errors.Join(err, attached.Close())
 	}
-	return l, nil
+	return attached, nil
 }
 
-// heads reports whether a link is the first at an interface.
-func heads(l link.Link, ifindex int, attachType ebpf.AttachType) bool {
+// isFirst reports whether a link's program is the first at an interface.
+func isFirst(l link.Link, ifindex int, attachType ebpf.AttachType) bool {
 	info, err := l.Info()
 	if err != nil || info.TCX() == nil || info.TCX().Ifindex != uint32(ifindex) {
 		return false
@@ -125,12 +126,12 @@ func heads(l link.Link, ifindex int, attachType ebpf.AttachType) bool {
 	return err == nil && len(attached.Programs) > 0 && attached.Programs[0].ID == info.Program
 }
 
-// Pins returns the pins of a Watch's links in a folder.
+// Pins returns the paths of a ConnWatch's pinned links in a folder.
 func Pins(dir string) []string {
 	return []string{filepath.Join(dir, "link_ident_in"), filepath.Join(dir, "link_ident_out")}
 }
 
-// LeftInKernel reports whether anything of a Watch is in a folder.
+// LeftInKernel reports whether the folder of a ConnWatch's pins exists.
 func LeftInKernel(dir string) bool {
 	_, err := os.Stat(dir)
 	return err == nil
@@ -140,12 +141,12 @@ func LeftInKernel(dir string) bool {
 func RemoveWatch(dir string) error {
 	var all error
 	for _, pin := range Pins(dir) {
-		l, err := link.LoadPinnedLink(pin, nil)
+		attached, err := link.LoadPinnedLink(pin, nil)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err == nil {
-			err = errors.Join(l.Detach(), l.Unpin(), l.Close())
+			err = errors.Join(attached.Detach(), attached.Unpin(), attached.Close())
 		}
 		all = errors.Join(all, err)
 	}
@@ -158,13 +159,13 @@ func RemoveWatch(dir string) error {
 // Close releases the daemon's handles. The programs stay.
 func (w *ConnWatch) Close() error {
 	err := w.objs.Close()
-	for _, l := range w.links {
-		err = errors.Join(err, l.Close())
+	for _, attached := range w.links {
+		err = errors.Join(err, attached.Close())
 	}
 	return err
 }
 
-// Keep makes the networks behind clients those given: their port 113 is the gateway's too.
+// Keep sets the networks behind clients. The gateway takes queries to port 113 of their addresses too.
 func (w *ConnWatch) Keep(networks []netip.Prefix) error {
 	var old []identNetwork
 	var key identNetwork
@@ -175,9 +176,9 @@ func (w *ConnWatch) Keep(networks []netip.Prefix) error {
 	}
 	err := all.Err()
 	wanted := map[identNetwork]bool{}
-	for _, n := range networks {
-		wanted[networkKey(n)] = true
-		err = errors.Join(err, w.Take(n))
+	for _, network := range networks {
+		wanted[networkKey(network)] = true
+		err = errors.Join(err, w.Take(network))
 	}
 	for _, k := range old {
 		if !wanted[k] {
@@ -191,59 +192,59 @@ func (w *ConnWatch) Keep(networks []netip.Prefix) error {
 }
 
 // Take adds a network behind a client, and Leave removes one.
-func (w *ConnWatch) Take(n netip.Prefix) error {
-	return w.objs.IdentNetworks.Put(networkKey(n), uint8(1))
+func (w *ConnWatch) Take(network netip.Prefix) error {
+	return w.objs.IdentNetworks.Put(networkKey(network), uint8(1))
 }
 
-// Leave removes a network behind a client. One that is not there is no error.
-func (w *ConnWatch) Leave(n netip.Prefix) error {
-	if err := w.objs.IdentNetworks.Delete(networkKey(n)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+// Leave removes a network behind a client. It is no error if there is no such network.
+func (w *ConnWatch) Leave(network netip.Prefix) error {
+	if err := w.objs.IdentNetworks.Delete(networkKey(network)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return err
 	}
 	return nil
 }
 
-func networkKey(n netip.Prefix) identNetwork {
-	addr, _ := raw(netip.AddrPortFrom(n.Addr(), 0))
-	return identNetwork{Bits: uint32(n.Bits()), Addr: addr}
+func networkKey(network netip.Prefix) identNetwork {
+	addr, _ := mapAddr(netip.AddrPortFrom(network.Addr(), 0))
+	return identNetwork{Bits: uint32(network.Bits()), Addr: addr}
 }
 
-// raw returns an address and a port as the maps have them.
-func raw(p netip.AddrPort) (addr uint32, port uint16) {
-	a := p.Addr().Unmap().As4()
-	b := binary.BigEndian.AppendUint16(nil, p.Port())
+// mapAddr converts an address and a port to the form of the eBPF maps: network byte order.
+func mapAddr(endpoint netip.AddrPort) (addr uint32, port uint16) {
+	a := endpoint.Addr().Unmap().As4()
+	b := binary.BigEndian.AppendUint16(nil, endpoint.Port())
 	return binary.NativeEndian.Uint32(a[:]), binary.NativeEndian.Uint16(b)
 }
 
-// Began returns when the connection between two ends began, as the WAN sees them: near sent the first segment. ok is
-// false unless the connection is established, and neither end has closed it altogether.
+// Began returns when a connection began. near and far are its ends as on the WAN; near sent the first segment. ok is
+// false if the far end has not answered, or if both ends have closed the connection.
 func (w *ConnWatch) Began(near, far netip.AddrPort) (instant time.Time, ok bool, err error) {
 	var key identConn
-	key.Near, key.NearPort = raw(near)
-	key.Far, key.FarPort = raw(far)
-	var l identLife
-	err = w.objs.IdentConns.Lookup(key, &l)
+	key.Near, key.NearPort = mapAddr(near)
+	key.Far, key.FarPort = mapAddr(far)
+	var life identLife
+	err = w.objs.IdentConns.Lookup(key, &life)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return instant, false, nil
 	}
 	if err != nil {
 		return instant, false, fmt.Errorf("looking up a connection: %w", err)
 	}
-	if l.Answered == 0 || (l.NearFin != 0 && l.FarFin != 0) {
+	if life.Answered == 0 || (life.NearFin != 0 && life.FarFin != 0) {
 		return instant, false, nil
 	}
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return instant, false, fmt.Errorf("reading the clock: %w", err)
 	}
-	return time.Now().Add(time.Duration(int64(l.Began) - now.Nano())), true, nil
+	return time.Now().Add(time.Duration(int64(life.Began) - now.Nano())), true, nil
 }
 
-// Client returns the client whose port 113 a connection from a host on the WAN was meant for. ok is false if it was
-// meant for the gateway itself.
+// Client returns the client to whose port 113 the asking host connected. ok is false if it connected to the gateway
+// itself.
 func (w *ConnWatch) Client(asker netip.AddrPort) (client netip.Addr, ok bool, err error) {
 	var key identAsker
-	key.Addr, key.Port = raw(asker)
+	key.Addr, key.Port = mapAddr(asker)
 	var addr uint32
 	err = w.objs.IdentAskers.Lookup(key, &addr)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {

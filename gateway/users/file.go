@@ -20,44 +20,46 @@ const (
 	maxName     = 253 // bytes, as in RADIUS
 	maxFile     = 16 << 20
 	maxLine     = 4096
-	maxProblems = 20 // reported of one file
+	maxProblems = 20 // most problems of a file that an error lists
 )
 
-// account is one line of the file.
+// account is an account of the file: one line.
 type account struct {
 	hash hash
-	grants
+	accountLimits
 }
 
-// stamp identifies a version of the file: its device, inode, size and times. The zero value stands for no file.
-type stamp struct {
+// fileStamp identifies a version of the file: its device, inode, size and times. The zero value stands for no file.
+type fileStamp struct {
 	dev, inode     uint64
 	size           int64
 	modified, meta syscall.Timespec
 }
 
-func stampOf(info fs.FileInfo) stamp {
+func stampOf(info fs.FileInfo) fileStamp {
 	st := info.Sys().(*syscall.Stat_t) // always, on Linux
-	return stamp{dev: uint64(st.Dev), inode: st.Ino, size: st.Size, modified: st.Mtim, meta: st.Ctim}
+	return fileStamp{dev: uint64(st.Dev), inode: st.Ino, size: st.Size, modified: st.Mtim, meta: st.Ctim}
 }
 
-// ownerOf returns whom the file belongs to.
+// ownerOf returns the user ID of the file's owner.
 func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
-// changed is when the file or its permissions changed last. Unlike the modification time, programs cannot set it.
-func (s stamp) changed() time.Time { return time.Unix(s.meta.Unix()) }
+// changed returns the time of the last change of the file or its permissions. Programs cannot set it, unlike the
+// modification time.
+func (s fileStamp) changed() time.Time { return time.Unix(s.meta.Unix()) }
 
-// load reads a file of accounts. The stamp belongs to what was read, also on an error, unless there was no file.
-func load(path string) (map[string]account, stamp, error) {
-	// Non-blocking, because the file might be a pipe.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// load reads a file of accounts. The stamp is that of the file that it read, also with an error; without a file it is
+// zero.
+func load(path string) (map[string]account, fileStamp, error) {
+	// O_NONBLOCK: opening a pipe would block.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, stamp{}, err
+		return nil, fileStamp{}, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	defer file.Close()
+	info, err := file.Stat()
 	if err != nil {
-		return nil, stamp{}, err
+		return nil, fileStamp{}, err
 	}
 	seen := stampOf(info)
 	switch mode := info.Mode(); {
@@ -72,7 +74,7 @@ func load(path string) (map[string]account, stamp, error) {
 	case info.Size() > maxFile:
 		return nil, seen, fmt.Errorf("%s: has %d bytes: %d at most", path, info.Size(), maxFile)
 	}
-	accounts, err := parse(path, io.LimitReader(f, maxFile))
+	accounts, err := parse(path, io.LimitReader(file, maxFile))
 	return accounts, seen, err
 }
 
@@ -120,13 +122,13 @@ func parseLine(line string) (string, account, error) {
 		return "", account{}, fmt.Errorf("the name must be 1 to %d bytes of UTF-8 without control characters", maxName)
 	}
 	hashed, limits, hasLimits := strings.Cut(rest, ":")
-	h, err := parseHash(hashed)
+	hash, err := parseHash(hashed)
 	if err != nil {
 		return "", account{}, fmt.Errorf("account %q: %w", user, err)
 	}
-	acc := account{hash: h}
+	acc := account{hash: hash}
 	if hasLimits {
-		if acc.grants, err = parseLimits(limits); err != nil {
+		if acc.accountLimits, err = parseLimits(limits); err != nil {
 			return "", account{}, fmt.Errorf("account %q: %w", user, err)
 		}
 	}

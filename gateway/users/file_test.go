@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// someHash has the right form; no password is known.
+// someHash is a valid hash of an unknown password.
 const someHash = "$argon2id$v=19$m=65536,t=3,p=4$MDEyMzQ1Njc4OWFiY2RlZg$MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"
 
 // TestProblemsNameFileAndLine: each mistake of a file is reported with its line. Long: most lines are the table of
@@ -80,7 +80,7 @@ func TestProblemsNameFileAndLine(t *testing.T) {
 	}
 }
 
-// TestByteOrderMark: it is part of no name, at the beginning of the file and where files were joined.
+// TestByteOrderMark: a byte order mark at the beginning of a line, as where files were joined, is not part of a name.
 func TestByteOrderMark(t *testing.T) {
 	accounts, err := parse(
 		"f", strings.NewReader("\ufeffann:"+someHash+"\r\n\ufeff# more\r\n\ufeff\ufeffbob:"+someHash+"\r\n\ufeff\r\n"))
@@ -92,7 +92,7 @@ func TestByteOrderMark(t *testing.T) {
 	}
 }
 
-// TestLimitsAreDocumented: the manual has an example of each, and the former names.
+// TestLimitsAreDocumented: the manual has an example of each limit, and its former name.
 func TestLimitsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/gateway-reference.md")
 	if err != nil {
@@ -100,9 +100,10 @@ func TestLimitsAreDocumented(t *testing.T) {
 	}
 	_, manual, _ := strings.Cut(string(text), "## Users' file")
 	manual, _, _ = strings.Cut(manual, "\n## ")
-	for _, l := range limitKeys {
-		if !strings.Contains(manual, l.key+"=") || !strings.Contains(manual, "`"+l.formerKey+"`") && l.formerKey != "" {
-			t.Errorf("%s, formerly %q, is not in the manual", l.key, l.formerKey)
+	for _, known := range limitKeys {
+		if !strings.Contains(manual, known.key+"=") || !strings.Contains(manual, "`"+known.formerKey+"`") &&
+			known.formerKey != "" {
+			t.Errorf("%s, formerly %q, is not in the manual", known.key, known.formerKey)
 		}
 	}
 	for line := range strings.Lines(manual) {

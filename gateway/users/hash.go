@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// The second recommended parameters of RFC 9106, 4, for systems with little memory.
+// Parameters of argon2id: the second recommendation of RFC 9106, 4, for systems with little memory.
 const (
 	hashPasses = 3
 	memoryKiB  = 64 << 10
@@ -20,10 +20,10 @@ const (
 	tagSize    = 32
 )
 
-// hashPrefix is how every hash begins: PHC string format with our parameters.
+// hashPrefix is the beginning of every hash in PHC string format: the algorithm and its parameters.
 var hashPrefix = fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$", argon2.Version, memoryKiB, hashPasses, lanes)
 
-// phc is base64 as the PHC string format has it.
+// phc is the base64 of the PHC string format.
 var phc = base64.RawStdEncoding.Strict()
 
 // hash is a hashed password.
@@ -33,7 +33,7 @@ type hash struct{ salt, tag []byte }
 // checking one takes the usual time.
 var nobodyHash = hash{salt: random(saltSize), tag: random(tagSize)}
 
-// Hash hashes a password for the file, with a salt of its own. It takes 64 MiB and some 0.16 s of a core.
+// Hash hashes a password for the file, with a random salt. It takes 64 MiB of memory and about 0.16 s of a core.
 func Hash(password string) string {
 	salt := random(saltSize)
 	tag := argon2.IDKey([]byte(password), salt, hashPasses, memoryKiB, lanes, tagSize)
@@ -46,9 +46,9 @@ func (h hash) matches(password string) bool {
 	return subtle.ConstantTimeCompare(tag, h.tag) == 1
 }
 
-// parseHash reads a hash in PHC string format. It refuses other parameters than ours: stronger ones would let a login
-// use any amount of memory, weaker ones are insecure, and either would reveal by the time of a login that the account
-// exists.
+// parseHash reads a hash in PHC string format. It refuses other parameters than those of hashPrefix: stronger ones
+// would let a login use any amount of memory, weaker ones are insecure, and the time of a login would reveal that the
+// account exists.
 func parseHash(text string) (hash, error) {
 	rest, isOurs := strings.CutPrefix(text, hashPrefix)
 	if !isOurs {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestOtherUsersFile: whom the file belongs to can change passwords, whatever its mode is.
+// TestOtherUsersFile: a file of another user is refused, whatever its mode, because its owner can change passwords.
 func TestOtherUsersFile(t *testing.T) {
 	const nobody = 65534
 	for _, c := range []struct {

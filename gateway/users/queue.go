@@ -9,79 +9,82 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// queue has one password hashed at a time, a turn, and decides who goes first.
+// queue hashes one password at a time and decides about the order of logins. One hashing is a turn.
 //
-// Logins stand in a line: those with fewer wrong passwords before them first, then those whose name and device fewer
-// others in the line have, then the older ones. A turn hashes the password of the first in the line that has an account
-// and was not hashed yet: made-up names delay no right password. Right passwords are answered at once. All others are
-// answered in the order of the line, one a turn, hashed or not, so the time of an answer does not reveal which names
-// have an account. Where nothing is left to hash, a turn hashes for nobody, as costly.
+// Waiting logins are sorted: first those with fewer wrong passwords before them, then those whose name or device fewer
+// other waiting logins have, then older ones. A turn hashes the password of the first login that has an account and was
+// not hashed yet, so made-up names do not delay right passwords. A right password is answered at once. All other logins
+// are answered in their order, one in each turn, whether their password was hashed or not, so the time of an answer
+// does not reveal which names have an account. When no password is left to hash, a turn checks one against nobodyHash,
+// which costs as much.
 type queue struct {
-	maxLogins int // logins in the line
-	maxTurns  int // turns that a login waits at most: longer where a turn takes longer
+	maxLogins int // most waiting logins
+	maxTurns  int // most turns that a login waits
 	matches   func(hash, string) bool
 
-	mu          sync.Mutex // guards what follows
-	line        []*waiting
-	turnsBegun  uint64 // that have begun
-	turnRunning bool   // a turn is in progress
+	mu          sync.Mutex // guards the fields below
+	line        []*waiting // waiting logins in their order
+	turnsBegun  uint64     // number of turns that have begun
+	turnRunning bool       // a turn is in progress
 }
 
-// waiting is a login in the line.
+// waiting is a waiting login.
 type waiting struct {
-	failures, rivals int
-	name             string
-	device           session.Key
-	joinedAt         uint64 // turns that had begun
-	account          bool
-	hash             hash
-	password         string
-	hashed           bool
-	answer           chan error // with space for one
+	failures int // wrong passwords before it
+	rivals   int // waiting logins with its name or device when it came
+	name     string
+	device   session.Key
+	joinedAt uint64 // queue.turnsBegun when it came
+	account  bool   // its name has an account
+	hash     hash
+	password string
+	hashed   bool       // a turn has hashed its password
+	answer   chan error // has room for the one answer
 }
 
-// check returns nil for the right password of an account, ErrRejected for a wrong one, ErrBusy where too many are
-// ahead, or ctx's error.
+// check returns nil for the right password of an account, ErrRejected for a wrong one, ErrBusy when too many logins are
+// before it, or ctx's error.
 func (q *queue) check(ctx context.Context, credentials session.Credentials, account bool, h hash) error {
-	w := &waiting{
+	login := &waiting{
 		failures: credentials.Failures, name: credentials.User, device: credentials.Key, account: account, hash: h,
 		password: credentials.Password,
 		answer:   make(chan error, 1),
 	}
-	if !q.add(w) {
+	if !q.add(login) {
 		return session.ErrBusy
 	}
 	select {
-	case err := <-w.answer:
+	case err := <-login.answer:
 		return err
 	case <-ctx.Done():
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.remove(w)
+		q.remove(login)
 		return ctx.Err()
 	}
 }
 
-// add puts a login into the line, in place of the last one if the line is full, and begins with the turns if there are
-// none. It returns false where the line is full of better ones.
-func (q *queue) add(w *waiting) bool {
+// add inserts a login and starts the turns if none runs. If the queue is full, the last login loses its place, or add
+// returns false if the new login would be the last.
+func (q *queue) add(login *waiting) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, other := range q.line {
-		if other.name == w.name || other.device.MAC == w.device.MAC && w.device != (session.Key{}) {
-			w.rivals++
+		if other.name == login.name || other.device.MAC == login.device.MAC && login.device != (session.Key{}) {
+			login.rivals++
 		}
 	}
 	if n := len(q.line); n >= q.maxLogins {
-		if n == 0 || order(w, q.line[n-1]) >= 0 {
+		if n == 0 || compareRank(login, q.line[n-1]) >= 0 {
 			return false
 		}
-		q.dismiss(n-1, session.ErrBusy)
+		q.answerLogin(n-1, session.ErrBusy)
 	}
-	w.joinedAt = q.turnsBegun
-	// behind its equals
-	index, _ := slices.BinarySearchFunc(q.line, w, func(other, w *waiting) int { return cmp.Or(order(other, w), -1) })
-	q.line = slices.Insert(q.line, index, w)
+	login.joinedAt = q.turnsBegun
+	// Insert it after the logins of the same rank.
+	index, _ := slices.BinarySearchFunc(q.line, login,
+		func(other, login *waiting) int { return cmp.Or(compareRank(other, login), -1) })
+	q.line = slices.Insert(q.line, index, login)
 	if !q.turnRunning {
 		q.turnRunning = true
 		go q.runTurns()
@@ -89,28 +92,28 @@ func (q *queue) add(w *waiting) bool {
 	return true
 }
 
-// order is negative if a is before b.
-func order(a, b *waiting) int {
+// compareRank is negative if a is before b.
+func compareRank(a, b *waiting) int {
 	return cmp.Or(cmp.Compare(a.failures, b.failures), cmp.Compare(a.rivals, b.rivals))
 }
 
-// runTurns carries out turns until the line is empty.
+// runTurns carries out turns until no login waits.
 func (q *queue) runTurns() {
 	for {
-		w, h, password := q.beginTurn()
-		if w == nil {
+		login, hash, password := q.beginTurn()
+		if login == nil {
 			return
 		}
-		right := q.matches(h, password)
+		right := q.matches(hash, password)
 		q.mu.Lock()
-		w.hashed = w.account
-		q.answerTurn(w, right && w.account)
+		login.hashed = login.account
+		q.answerTurn(login, right && login.account)
 		q.mu.Unlock()
 	}
 }
 
-// beginTurn begins a turn, and returns the login, the hash and the password to hash; nil: no login waits.
-func (q *queue) beginTurn() (w *waiting, h hash, password string) {
+// beginTurn begins a turn. It returns the login, the hash and the password to check; a nil login if none waits.
+func (q *queue) beginTurn() (login *waiting, h hash, password string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.line) == 0 {
@@ -118,42 +121,42 @@ func (q *queue) beginTurn() (w *waiting, h hash, password string) {
 		return nil, hash{}, ""
 	}
 	q.turnsBegun++
-	for _, w := range q.line {
-		if w.account && !w.hashed {
-			return w, w.hash, w.password
+	for _, login := range q.line {
+		if login.account && !login.hashed {
+			return login, login.hash, login.password
 		}
 	}
 	return &waiting{}, nobodyHash, q.line[0].password
 }
 
-// answerTurn answers one login: that of the turn if its password was right, or else the first of those that were there
-// when the turn began. mu is held.
-func (q *queue) answerTurn(w *waiting, right bool) {
+// answerTurn answers the login of the turn if its password was right, or else the first login that came before the turn
+// began. It also answers logins that have waited maxTurns. The caller holds mu.
+func (q *queue) answerTurn(login *waiting, right bool) {
 	if right {
-		if q.remove(w) { // otherwise it has its answer, or waits no more
-			w.answer <- nil
+		if q.remove(login) { // otherwise it has an answer, or its client has given up
+			login.answer <- nil
 		}
 		return
 	}
-	if first := slices.IndexFunc(q.line, func(w *waiting) bool { return w.joinedAt < q.turnsBegun }); first >= 0 {
-		q.dismiss(first, session.Reject(""))
+	if first := slices.IndexFunc(q.line, func(login *waiting) bool { return login.joinedAt < q.turnsBegun }); first >= 0 {
+		q.answerLogin(first, session.Reject(""))
 	}
 	for i := len(q.line) - 1; i >= 0; i-- {
 		if q.turnsBegun-q.line[i].joinedAt >= uint64(q.maxTurns) {
-			q.dismiss(i, session.ErrBusy)
+			q.answerLogin(i, session.ErrBusy)
 		}
 	}
 }
 
-// dismiss answers a login of the line. mu is held.
-func (q *queue) dismiss(i int, reason error) {
+// answerLogin answers the i-th login and removes it. The caller holds mu.
+func (q *queue) answerLogin(i int, reason error) {
 	q.line[i].answer <- reason
 	q.line = slices.Delete(q.line, i, i+1)
 }
 
-// remove takes a login out of the line, and reports whether it was there. mu is held.
-func (q *queue) remove(w *waiting) bool {
-	i := slices.Index(q.line, w)
+// remove removes a login and reports whether it was waiting. The caller holds mu.
+func (q *queue) remove(login *waiting) bool {
+	i := slices.Index(q.line, login)
 	if i >= 0 {
 		q.line = slices.Delete(q.line, i, i+1)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// steppedQueue is a queue whose turns end when the test says so. A password is right if it equals the account's tag.
+// steppedQueue is a queue whose turns the test ends. A password is right if it equals the account's tag.
 type steppedQueue struct {
 	queue
 	turn chan struct{}
@@ -53,7 +53,7 @@ func (s *steppedQueue) begin(ctx context.Context, l testLogin) testLogin {
 	return l
 }
 
-// is checks whether a login was answered, and how; want nil: it was right.
+// is checks the answer to a login. want nil: the password was right.
 func (l testLogin) is(t *testing.T, answered bool, want error) {
 	t.Helper()
 	select {
@@ -68,8 +68,8 @@ func (l testLogin) is(t *testing.T, answered bool, want error) {
 	}
 }
 
-// TestMadeUpNamesDelayNobody: 100 made-up names of 100 devices wait, each its first; a right password is answered by
-// the turn after the one in progress.
+// TestMadeUpNamesDelayNobody: while the first logins of 100 devices with 100 made-up names wait, a right password is
+// answered in the turn after the one in progress.
 func TestMadeUpNamesDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -87,9 +87,8 @@ func TestMadeUpNamesDelayNobody(t *testing.T) {
 	})
 }
 
-// TestAnswersDoNotTellNames: the wrong passwords of a name with an account and of a name without are answered after the
-// same number of turns, wherever in the line they are and whoever is behind, and the same number of passwords is
-// hashed.
+// TestAnswersDoNotTellNames: a wrong password for a name with an account and one for a name without are answered after
+// the same number of turns and of hashed passwords, wherever they are in the queue.
 func TestAnswersDoNotTellNames(t *testing.T) {
 	after := func(account bool, ahead, behind string) (turns int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -125,8 +124,8 @@ func TestAnswersDoNotTellNames(t *testing.T) {
 	}
 }
 
-// TestQueueOrder: names and devices without wrong passwords go first. Among these, each name and each device goes once
-// before any goes again.
+// TestQueueOrder: logins without wrong passwords before them go first. Among these, each name and each device goes once
+// before one of them goes a second time.
 func TestQueueOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(1024, 300)
@@ -155,8 +154,8 @@ func TestQueueOrder(t *testing.T) {
 	})
 }
 
-// TestQueueIsBounded: a full queue turns away the login that ranks last, and a login that has given up leaves its
-// place.
+// TestQueueIsBounded: a full queue rejects the login of the lowest rank, and a login whose client gives up leaves the
+// queue.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(3, 300)
@@ -184,8 +183,8 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// TestMaxTurns: a login with many wrong passwords before it, which better ones overtake without end, is
-// turned away after a number of turns, however long these take.
+// TestMaxTurns: a login with many wrong passwords before it, which others always overtake, is rejected after maxTurns
+// turns.
 func TestMaxTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 10
@@ -202,8 +201,8 @@ func TestMaxTurns(t *testing.T) {
 	})
 }
 
-// TestDisplacedWhileHashed: a login that loses its place while its password is hashed, and whose client has gone
-// without reading that, holds nobody up.
+// TestDisplacedWhileHashed: a login that loses its place while its password is hashed, and whose client does not read
+// the answer, does not block the queue.
 func TestDisplacedWhileHashed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStepped(1, 10)

@@ -46,8 +46,8 @@ import (
 )
 
 const (
-	maxWaiting  = 1024 // logins that wait; most cost no turn of others
-	maxTurns    = 300  // that a login waits: some 30 s of hashing on two cores
+	maxWaiting  = 1024 // most waiting logins
+	maxTurns    = 300  // most turns that a login waits: about 30 s on two cores
 	maxPassword = 1024
 )
 
@@ -59,13 +59,12 @@ type Accounts struct {
 
 	mu     sync.Mutex
 	byName map[string]account // guarded by mu; a map is never changed once it is stored here
-	// seen is the stamp of the file as last read; settled means that no later change can have the same stamp. Guarded by
-	// mu.
-	fileStamp stamp
+	// fileStamp is the stamp of the file that was last read. settled means that a later change must have another stamp.
+	// Guarded by mu.
+	fileStamp fileStamp
 	settled   bool
-	problem   error // why byName is not of the file as it is now; nil: it is. Guarded by mu.
-	// verified are keyed hashes of name, password and stored hash of the accounts that have logged in, by name. Guarded by
-	// mu.
+	problem   error // why the present file could not be read, so that byName is older; nil: it was read. Guarded by mu.
+	// verified has the fingerprints of passwords that were right, by the account's name. Guarded by mu.
 	verified map[string][sha256.Size]byte
 	key      []byte
 }
@@ -90,12 +89,12 @@ func (a *Accounts) Authenticate(ctx context.Context, credentials session.Credent
 		return session.Login{}, fmt.Errorf("users: %w: no account can have such a name or password", session.Reject(""))
 	}
 	acc, known := a.current()[credentials.User]
-	print := a.fingerprint(credentials, acc.hash)
-	if known && a.isVerified(credentials.User, print) {
+	sum := a.fingerprint(credentials, acc.hash)
+	if known && a.isVerified(credentials.User, sum) {
 		return session.Login{User: credentials.User, Limits: acc.limits, Sessions: acc.sessions}, nil
 	}
 	switch err := a.line.check(ctx, credentials, known, acc.hash); {
-	case errors.Is(err, session.ErrRejected) && !known: // for the log: users are told the same of both
+	case errors.Is(err, session.ErrRejected) && !known: // only the log tells the two cases apart, not the user
 		return session.Login{}, fmt.Errorf("users: %w: there is no such account", err)
 	case errors.Is(err, session.ErrRejected):
 		return session.Login{}, fmt.Errorf("users: %w: wrong password", err)
@@ -104,17 +103,17 @@ func (a *Accounts) Authenticate(ctx context.Context, credentials session.Credent
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.verified[credentials.User] = print
+	a.verified[credentials.User] = sum
 	return session.Login{User: credentials.User, Limits: acc.limits, Sessions: acc.sessions}, nil
 }
 
-// State is what accounts there are.
+// State describes the accounts.
 type State struct {
-	Number  int   // of accounts
-	Problem error // of the file as it is now, so that the accounts are those of before; nil: none
+	Number  int   // number of accounts
+	Problem error // why the present file could not be read, so that the accounts are older; nil: it was read
 }
 
-// State reads the file if it has changed.
+// State returns the state of the accounts. It reads the file if it has changed.
 func (a *Accounts) State() State {
 	all := a.current()
 	a.mu.Lock()
@@ -122,11 +121,11 @@ func (a *Accounts) State() State {
 	return State{len(all), a.problem}
 }
 
-// followEvery is how often Follow looks at the file.
+// followEvery is the interval at which Follow checks the file.
 const followEvery = time.Second
 
-// Follow reads the file when it has changed, until ctx ends, so that the log names a mistake in it before somebody
-// cannot log in.
+// Follow reads the file whenever it has changed, until ctx ends. So the log names a mistake in the file before the next
+// login.
 func (a *Accounts) Follow(ctx context.Context) error {
 	again := ticker.Every(followEvery)
 	defer again.Stop()
@@ -146,8 +145,8 @@ func (a *Accounts) Knows(user string) bool {
 	return known
 }
 
-// fingerprint is a hash of a password for an account with a certain stored hash, keyed so that it is of no use
-// elsewhere.
+// fingerprint returns a keyed hash of name, password and the account's stored hash. The key exists only in this
+// process.
 func (a *Accounts) fingerprint(credentials session.Credentials, h hash) (sum [sha256.Size]byte) {
 	mac := hmac.New(sha256.New, a.key)
 	for _, part := range [][]byte{[]byte(credentials.User), []byte(credentials.Password), h.salt, h.tag} {
@@ -159,14 +158,14 @@ func (a *Accounts) fingerprint(credentials session.Credentials, h hash) (sum [sh
 }
 
 // isVerified reports whether the account has logged in with this password before.
-func (a *Accounts) isVerified(user string, print [sha256.Size]byte) bool {
+func (a *Accounts) isVerified(user string, sum [sha256.Size]byte) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, found := a.verified[user]
-	return found && hmac.Equal(before[:], print[:])
+	return found && hmac.Equal(before[:], sum[:])
 }
 
-// current returns the accounts of the file's present state.
+// current returns the accounts of the present file, or if that cannot be read, those of the last readable one.
 func (a *Accounts) current() map[string]account {
 	a.mu.Lock()
 	defer a.mu.Unlock()

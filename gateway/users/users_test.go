@@ -26,14 +26,14 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// Hashes are made once: each costs what it is meant to cost.
+// The hashes are made only once, because each takes 0.16 s of a core.
 var (
 	hashOfTulip = sync.OnceValue(func() string { return Hash("tulip") })
 	hashOfRose  = sync.OnceValue(func() string { return Hash("rose") })
 )
 
-// cffiHash is of "correct horse", made by Python's argon2-cffi 25.1 with its profile RFC_9106_LOW_MEMORY: an
-// implementation that shares nothing with ours.
+// cffiHash is the hash of "correct horse" by an independent implementation: Python's argon2-cffi 25.1 with its profile
+// RFC_9106_LOW_MEMORY.
 const cffiHash = "$argon2id$v=19$m=65536,t=3,p=4$hRKbll0wvS7aKYLSGHCplA$DeNupaiehQZ0Z9hKnhRYJLQSytSUiHGOF0v+oT+Gelg"
 
 // accountsFile writes a file of accounts.
@@ -123,8 +123,8 @@ func TestHashesOfOnePasswordDiffer(t *testing.T) {
 	}
 }
 
-// TestUnknownNamesCostTheSame compares memory, which determines argon2id's work and can be measured exactly, unlike
-// time.
+// TestUnknownNamesCostTheSame compares allocated memory, which determines argon2id's work and, unlike time, can be
+// measured exactly.
 func TestUnknownNamesCostTheSame(t *testing.T) {
 	a, _ := open(t, accountsFile(t, "alice:"+hashOfTulip()))
 	for _, user := range []string{"alice", "mallory", "", "a:b"} {
@@ -238,8 +238,8 @@ func TestMistakesLoggedOnChange(t *testing.T) {
 	}
 }
 
-// TestFreshFilesAreReadAgain: on kernels whose file times tick in milliseconds a change may not show; a file that has
-// not changed for a while is read once.
+// TestFreshFilesAreReadAgain: two changes within a tick of the file system's clock have the same time, so a file that
+// has just changed is read again, and a file that has not changed for a while only once.
 func TestFreshFilesAreReadAgain(t *testing.T) {
 	path := accountsFile(t, "alice:"+someHash)
 	a, _ := open(t, path)
@@ -305,8 +305,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestReturningUsersDoNotWait: while a flood of guesses has all places, an account that has logged in before logs in at
-// once; a wrong password, another account and an account whose password was changed wait as everybody.
+// TestReturningUsersDoNotWait: while a flood of guesses fills the queue, an account that has logged in before logs in
+// at once. A wrong password, another account and an account with a changed password wait like all others.
 func TestReturningUsersDoNotWait(t *testing.T) {
 	path := accountsFile(t, "alice:"+hashOfTulip(), "bob:"+hashOfRose())
 	a, _ := open(t, path)
@@ -335,9 +335,8 @@ func TestReturningUsersDoNotWait(t *testing.T) {
 	}
 }
 
-// TestGuessesDoNotDelayOthers: 40 devices guess at any time, each another name or for the first time, so that nothing
-// tells them from new users but that their names have no account; and 40 guess at one account, each after a wrong
-// password. Right passwords are decided at once.
+// TestGuessesDoNotDelayOthers: 40 devices always guess made-up names, each for the first time, like new users, and 40
+// devices guess passwords of one account, each after a wrong password. Right passwords are answered at once.
 func TestGuessesDoNotDelayOthers(t *testing.T) {
 	a, _ := open(t, accountsFile(t, "alice:"+hashOfTulip(), "bob:"+hashOfRose()))
 	ctx, stop := context.WithCancel(t.Context())

@@ -8,19 +8,18 @@
 //
 // The states of an address are RFC 6620's (section 3.2), as far as a gateway needs them:
 //
-//	            probed (DAD) or used                        ┌──────┐
-//	   ┌──────────────────────────────► TENTATIVE           │      │ the owner is heard
-//	   │                                │   │   │ answers   ▼      │
-//	(NO_BIND) ◄─────────────────────────┘   │   └────────► VALID ──┘
-//	   ▲              does not answer       │              │  │ ▲
-//	   │                        another one │              │  │ │ answers, or is heard
-//	   │                         claims it  │   another one│  │ └────────────────┐
-//	   │                                    ▼    claims it │  │ idle, or the     │
-//	   │   does not answer: the           CONTESTED ◄──────┘  │ client has too   │
-//	   ├── other one's is TENTATIVE ◄─────┘   │               ▼ many             │
-//	   │                                      │ answers    TESTING ──────────────┤
-//	   │               does not answer        └────────────── │ ─────────────────┘
-//	   └──────────────────────────────────────────────────────┘
+//	              probed, used               answers
+//	(NO_BIND) ───────────────► TENTATIVE ─────────────────► VALID
+//	    ▲                       │     │                     │ │ ▲ ▲
+//	    │ no answer             │     │ claimed by another  │ │ │ │
+//	    ├───────────────────────┘     ▼                     │ │ │ │
+//	    │                         CONTESTED ◄───────────────┘ │ │ │
+//	    │ no answer, and then       │   │  answers, is heard  │ │ │
+//	    ├── TENTATIVE of the ◄──────┘   └─────────────────────┼─┘ │
+//	    │   one that claimed it                      idle, or │   │ answers, is heard
+//	    │                                       one too many  ▼   │
+//	    │ no answer                                         TESTING
+//	    └─────────────────────────────────────────────────────┘
 //
 // CONTESTED is RFC 6620's TESTING_VP, TESTING its TESTING_TP-LT. It differs from RFC 6620 in these points:
 //

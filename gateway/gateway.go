@@ -25,6 +25,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
+	"github.com/gateweigh/gateweigh/gateway/dhcp6"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/guesses"
@@ -72,6 +73,8 @@ type gateway struct {
 	nat         *nat.NAT
 	bindings    *bindings.Server // who has which IPv6 address
 	addresses6  addresses6
+	dhcp6       *dhcp6.Server
+	leases6     *dhcp6.File
 
 	portless budget.OncePerMinute // messages of clients without ports
 

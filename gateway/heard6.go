@@ -17,6 +17,7 @@ import (
 type heard6 struct {
 	source              io.ReadCloser
 	neighbours, routers frames
+	servers             frames // DHCPv6
 }
 
 // Places in an Ethernet frame with an IPv6 packet, and values there.
@@ -28,7 +29,8 @@ const (
 	icmp6At      = ethernetLen + 40
 	icmp6        = 58 // next header
 	udp          = 17
-	dhcp6Server  = 547 // port
+	dhcp6Client  = 546 // port
+	dhcp6Server  = 547
 )
 
 // framesWaiting bounds the frames that wait for a part. A client whose frame is dropped sends it again.
@@ -39,7 +41,7 @@ func listen6(path datapath.IPv6) (*heard6, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &heard6{source: source, neighbours: newFrames(), routers: newFrames()}, nil
+	return &heard6{source: source, neighbours: newFrames(), routers: newFrames(), servers: newFrames()}, nil
 }
 
 // run hands frames on until ctx ends. used is told of packets from addresses that no client has.
@@ -71,7 +73,11 @@ func (h *heard6) hand(frame []byte, used func(bindings.Anchor, netip.Addr)) {
 		if frame[icmp6At] <= bindings.RouterAdvertisement {
 			h.routers.put(frame)
 		}
-	case next == udp && len(frame) >= icmp6At+4 && binary.BigEndian.Uint16(frame[icmp6At+2:]) == dhcp6Server:
+	case next == udp && len(frame) >= icmp6At+4:
+		port := binary.BigEndian.Uint16(frame[icmp6At+2:])
+		if port == dhcp6Server || port == dhcp6Client {
+			h.servers.put(frame)
+		}
 	default:
 		used(bindings.Anchor{MAC: [6]byte(frame[senderAt:])}, netip.AddrFrom16([16]byte(frame[sourceAt:icmp6At])))
 	}
@@ -81,6 +87,7 @@ func (h *heard6) hand(frame []byte, used func(bindings.Anchor, netip.Addr)) {
 func (h *heard6) Close() error {
 	h.neighbours.Close()
 	h.routers.Close()
+	h.servers.Close()
 	return h.source.Close()
 }
 

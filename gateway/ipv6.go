@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/bindings"
+	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/routeradv"
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -49,7 +50,35 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 	if err != nil {
 		return o, err
 	}
-	g.bindings, err = bindings.Open(bindings.Config{
+	if g.bindings, err = bindings.Open(g.bindingsConfig(heard, local)); err != nil {
+		return o, errors.Join(err, heard.Close())
+	}
+	o.close = func() error { return errors.Join(heard.Close(), g.bindings.Close()) }
+	advertiser, err := routeradv.New(routeradv.Config{
+		Interface: lan.Interface, LinkLocal: local, All: g.advertisement(), Frames: heard.routers.open, Log: g.log,
+		Rogue: func(r routeradv.Rogue) { g.rogue6(r.MAC, bindings.RouterAdvertisement) },
+	})
+	if err != nil {
+		return o, err
+	}
+	parts := []func(context.Context) error{g.bindings.Run, advertiser.Run,
+		func(ctx context.Context) error { return heard.run(ctx, g.bindings.Used) }}
+	if g.cfg.DHCP6.Mode != config.Off {
+		if err := g.openDHCP6(heard, local); err != nil {
+			return o, err
+		}
+		parts = append(parts, g.dhcp6.Run)
+		o.close = func() error {
+			return errors.Join(g.dhcp6.Close(), g.leases6.Close(), heard.Close(), g.bindings.Close())
+		}
+	}
+	o.run = func(ctx context.Context) error { return runAll(ctx, parts...) }
+	return o, nil
+}
+
+func (g *gateway) bindingsConfig(heard *heard6, local netip.Addr) bindings.Config {
+	lan := g.cfg.LAN
+	return bindings.Config{
 		Interface: lan.Interface, Source: local, Frames: heard.neighbours.open, Log: g.log,
 		Rules: bindings.Rules{
 			MayUse: func(_ bindings.Anchor, addr netip.Addr) bool {
@@ -61,23 +90,12 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 		},
 		Bound: func(a bindings.Anchor, addr netip.Addr) { g.bound6(a.MAC, addr) },
 		Gone:  func(a bindings.Anchor, addr netip.Addr) { g.gone6(a.MAC, addr) },
-		Rogue: g.rogue6, Store: savedAddresses{g.table},
-	})
-	if err != nil {
-		return o, errors.Join(err, heard.Close())
+		Rogue: func(mac bindings.MAC, kind uint8) {
+			if kind == bindings.Redirect { // of routers' advertisements routeradv tells
+				g.rogue6(mac, kind)
+			}
+		}, Store: savedAddresses{g.table},
 	}
-	advertiser, err := routeradv.New(routeradv.Config{
-		Interface: lan.Interface, LinkLocal: local, All: g.advertisement(), Frames: heard.routers.open, Log: g.log,
-	})
-	if err != nil {
-		return o, errors.Join(err, heard.Close(), g.bindings.Close())
-	}
-	o.close = func() error { return errors.Join(heard.Close(), g.bindings.Close()) }
-	o.run = func(ctx context.Context) error {
-		return runAll(ctx, g.bindings.Run, advertiser.Run,
-			func(ctx context.Context) error { return heard.run(ctx, g.bindings.Used) })
-	}
-	return o, nil
 }
 
 // savedAddresses are the IPv6 addresses of the session table's clients, which a former daemon saved.
@@ -124,6 +142,7 @@ func (g *gateway) advertisement() routeradv.Advertisement {
 	own := g.cfg.LAN.Address6
 	a := routeradv.Advertisement{
 		RouterLifetime: routerLifetime,
+		Managed:        g.cfg.DHCP6.Mode == config.Stateful, Other: g.cfg.DHCP6.Mode != config.Off,
 		Prefixes: []routeradv.Prefix{{
 			Prefix: own.Masked(), Preferred: prefixPreferred, Valid: prefixValid, OnLink: true, Autonomous: true,
 		}},
@@ -228,13 +247,18 @@ func (g *gateway) extend6(key session.Key, addr netip.Addr) {
 	}
 }
 
-// rogue6 tells of a device that pretends to be a router. The data path drops what clients send by it to this machine;
-// other clients hear it unless access points and switches isolate them (RFC 6105).
+// rogue6 tells of a device that pretends to be a router.
 func (g *gateway) rogue6(mac bindings.MAC, kind uint8) {
-	what := "advertises itself as an IPv6 router"
+	does := "advertises itself as an IPv6 router"
 	if kind == bindings.Redirect {
-		what = "sends IPv6 redirects"
+		does = "sends IPv6 redirects"
 	}
-	g.log.Warn("a device on the LAN "+what+": have access points and switches drop that (RA guard, RFC 6105)",
+	g.rogue(does, "RA guard, RFC 6105", mac)
+}
+
+// rogue tells of a device that does what only the gateway may. The data path drops its frames; other clients hear them
+// unless access points and switches drop them.
+func (g *gateway) rogue(does, guard string, mac [6]byte) {
+	g.log.Warn("a device on the LAN "+does+": have access points and switches drop that ("+guard+")",
 		"mac", net.HardwareAddr(mac[:]).String())
 }

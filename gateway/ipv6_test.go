@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
@@ -156,4 +158,51 @@ func TestCheckIPv6(t *testing.T) {
 	find(cfg, Refusal, "ip addr add 2001:db8:2::1/64 dev lan0")
 	sh(t, "sysctl -qw net.ipv6.conf.lan0.disable_ipv6=1")
 	find(cfg, Refusal, "net.ipv6.conf.lan0.disable_ipv6=0")
+}
+
+// TestClientOfDHCPv6: an address that DHCPv6 gave a client is its client's, and stays so for a gateway that is started
+// again.
+func TestClientOfDHCPv6(t *testing.T) {
+	network6(t)
+	sh(t, "ip netns exec client sysctl -qw net.ipv6.conf.c0.autoconf=0")
+	dir := t.TempDir()
+	stateful := func() daemon {
+		cfg := configured(t, dir, onEBPF)
+		cfg.LAN.Address6 = netip.MustParsePrefix("2001:db8:1::1/64")
+		cfg.DHCP6.Mode = config.Stateful
+		return serve(t, cfg)
+	}
+	d := stateful()
+	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
+	addr4 := netip.MustParseAddr(lease(t))
+	script := filepath.Join(dir, "dhclient-script")
+	must(t, os.WriteFile(script, []byte(
+		"#!/bin/sh\n[ $reason != BOUND6 ] || ip -6 addr add $new_ip6_address/128 dev $interface\n"), 0o755))
+	pid := filepath.Join(dir, "pid")
+	sh(t, "ip netns exec client dhclient -6 -1 -q -sf "+script+" -lf "+filepath.Join(dir, "lease")+" -pf "+pid+" c0")
+	t.Cleanup(func() { sh(t, "kill $(cat "+pid+")") })
+	out := sh(t, "ip -n client -6 -o addr show dev c0 scope global")
+	m := regexp.MustCompile(`inet6 (2001:db8:1:\S+)/128`).FindStringSubmatch(out)
+	if m == nil {
+		t.Fatalf("no address by DHCPv6:\n%s", out)
+	}
+	addr := netip.MustParseAddr(m[1])
+	if reaches6(addr) == nil {
+		t.Error("it reaches the server before login")
+	}
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	_, err = c.Login(t.Context(), control.LoginRequest{Addr: addr4, User: "ann"})
+	must(t, err)
+	netnstest.Await(t, "the way out", func() error { return reaches6(addr) }) // the kernel first asks for its router
+	must(t, d.stop())
+	d = stateful()
+	must(t, reaches6(addr))
+	c, err = control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	_, err = c.Logout(t.Context(), control.LogoutRequest{Addr: addr4})
+	must(t, err)
+	if reaches6(addr) == nil {
+		t.Error("it still passes after logout")
+	}
 }

@@ -22,6 +22,10 @@ const (
 	Server   = "server"   // dhcp.mode, dns.mode: gatewayd serves
 	External = "external" // another program on this machine serves
 
+	Off       = "off"       // dhcp6.mode
+	Stateless = "stateless" // options only
+	Stateful  = "stateful"  // addresses too
+
 	LogText = "text"
 	LogJSON = "json"
 
@@ -68,6 +72,7 @@ type Config struct {
 	LAN      LAN
 	WAN      WAN
 	DHCP     DHCP
+	DHCP6    DHCP6
 	DNS      DNS
 	NAT      NAT
 	Garden   Garden
@@ -127,6 +132,11 @@ type DHCP struct {
 	Domain     string           // empty: none
 	MTU        int              // option 26; 0: not sent
 	Options    map[uint8][]byte // further ones, raw
+}
+
+// DHCP6 is the configuration of DHCPv6.
+type DHCP6 struct {
+	Mode string // Off, Stateless or Stateful
 }
 
 // Range is the addresses from First to Last.
@@ -308,6 +318,7 @@ func defaults() *Config {
 	c := &Config{
 		StateDir: "/var/lib/gatewayd", RunDir: "/run/gatewayd", LogFormat: LogText,
 		DHCP:   DHCP{Mode: Server, Lease: time.Hour},
+		DHCP6:  DHCP6{Mode: Stateless},
 		DNS:    DNS{Mode: Server},
 		PPPoE:  PPPoE{Name: "gatewayd", MTU: 1492, PerMAC: 1, MaxSessions: 65535, Echo: 20 * time.Second, EchoFailures: 3},
 		Ident:  Ident{Method: IdentNAT, Answer: AnswerName, Rate: 20},

@@ -42,6 +42,8 @@ var meanings = map[string]meaning{
 	"dhcp.static":  {text: "table of MAC address = IPv4 address, which is reserved for that client"},
 	"dhcp.options": {text: "table of an option's number = its value"},
 
+	"dhcp6.mode": {text: "what clients with `lan.address6` get by DHCPv6. `\"stateless\"`: options, and they register " +
+		"the addresses that they make (RFC 9686). `\"stateful\"`: addresses too"},
 	"dns.mode": {text: "`\"server\"`: gatewayd answers clients. `\"external\"`: another program on this " +
 		"machine does, on the gateway's address"},
 	"dns.upstreams": {unset: required, text: "upstream resolvers, in order of preference"},

@@ -86,6 +86,7 @@ func (c *Config) serviceSettings() []setting {
 		keyAt("dhcp.mtu", &c.DHCP.MTU, strict.Integer(576, 9000)),
 		{key: "dhcp.static", target: &c.DHCP.Static, each: c.DHCP.reserve},
 		{key: "dhcp.options", target: &c.DHCP.Options, each: c.DHCP.addOption},
+		keyAt("dhcp6.mode", &c.DHCP6.Mode, strict.Word(Off, Stateless, Stateful)),
 		keyAt("dns.mode", &c.DNS.Mode, strict.Word(Server, External)),
 		keyAt("dns.upstreams", &c.DNS.Upstreams, list(addressPort(53))),
 		keyAt("dns.answer_aaaa", &c.DNS.AnswerAAAA, strict.Boolean),

@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/bindings"
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/dhcp6"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// openDHCP6 begins to serve DHCPv6 to the clients that the data path hears.
+func (g *gateway) openDHCP6(h *heard6, local netip.Addr) (err error) {
+	own := g.cfg.LAN.Address6
+	duid, err := keptKey(filepath.Join(g.cfg.StateDir, "dhcp6.duid"), uuidBytes)
+	if err != nil {
+		return err
+	}
+	if g.leases6, err = dhcp6.OpenFile(filepath.Join(g.cfg.StateDir, "leases6.db")); err != nil {
+		return err
+	}
+	prefixes := dhcp6.Prefixes{OnLink: []netip.Prefix{own.Masked()}}
+	if g.cfg.DHCP6.Mode == config.Stateful {
+		prefixes.Addresses = []dhcp6.Pool{{Prefix: own.Masked(), Preferred: prefixPreferred, Valid: prefixValid}}
+	}
+	cfg := dhcp6.Config{
+		Interface: g.cfg.LAN.Interface, DUID: append([]byte{0, duidUUID}, duid...), Source: local, Store: g.leases6,
+		Prefixes: func() dhcp6.Prefixes { return prefixes }, Taken: func(addr netip.Addr) bool {
+			_, bound := g.bindings.Owner(addr)
+			return bound || addr == own.Addr()
+		},
+		Lease: g.cfg.DHCP.Lease, ShortLease: g.cfg.DHCP.ShortLease, Settled: g.authenticated6,
+		PerMAC: datapath.Senders, Register: true, Requests: h.servers.open, Log: g.log,
+	}
+	if g.dns != nil {
+		cfg.DNS = []netip.Addr{own.Addr()}
+	}
+	if g.cfg.DHCP.Domain != "" {
+		cfg.Search = []string{g.cfg.DHCP.Domain}
+	}
+	if g.portal != nil {
+		cfg.CaptivePortalURL = g.portal.APIURL6()
+	}
+	if g.dhcp6, err = dhcp6.New(cfg, leases6{g}); err != nil {
+		return errors.Join(err, g.leases6.Close())
+	}
+	for _, l := range g.dhcp6.Leases() {
+		if err := (leases6{g}).Leased(l); err != nil {
+			g.log.Warn("a lease of a former daemon is not taken up", "addr", l.Prefix, "err", err)
+		}
+	}
+	return nil
+}
+
+// The server's identifier is a UUID (RFC 6355).
+const (
+	duidUUID  = 4
+	uuidBytes = 16
+)
+
+// authenticated6 reports whether a client of a MAC address is logged in.
+func (g *gateway) authenticated6(mac dhcp6.MAC) bool {
+	for _, key := range g.table.Keys(mac) {
+		if s, known := g.table.Get(key.Addr); known && s.At(time.Now()).State == session.Authenticated {
+			return true
+		}
+	}
+	return false
+}
+
+// leases6 enters leased and registered addresses into the bindings.
+type leases6 struct{ g *gateway }
+
+var _ dhcp6.Events = leases6{}
+
+func (l leases6) Leased(lease dhcp6.Lease) error {
+	anchor, addr := bindings.Anchor{MAC: lease.MAC}, lease.Prefix.Addr()
+	if lease.Kind == dhcp6.Registered {
+		l.g.bindings.Used(anchor, addr)
+		return nil
+	}
+	return l.g.bindings.Assign(anchor, addr)
+}
+
+func (l leases6) Released(lease dhcp6.Lease) error {
+	if lease.Kind == dhcp6.Address {
+		l.g.bindings.Unassign(bindings.Anchor{MAC: lease.MAC}, lease.Prefix.Addr())
+	}
+	return nil
+}
+
+func (l leases6) Rogue(mac dhcp6.MAC, source netip.Addr) {
+	l.g.rogue("answers DHCPv6 clients as a server", "DHCPv6 guard, RFC 7610", mac)
+}

@@ -396,7 +396,10 @@ func (k *checker) checkDatapath() {
 			`"external" is not possible with datapath.kind = %q: no other program hears the LAN's clients`, kind.Kind)
 	}
 	if !k.IsSet("lan.address6") {
-		k.refuseUnused("clients have no IPv6 without lan.address6", "lan.inbound6", "dhcp6.mode")
+		k.refuseUnused("clients have no IPv6 without lan.address6", "lan.inbound6")
+		if k.DHCP6.Mode != Stateless {
+			k.refuseUnused("clients have no IPv6 without lan.address6", "dhcp6.mode")
+		}
 	}
 	if k.LAN.Address6.IsValid() && !kind.IPv6 {
 		able := datapath.Names(func(t datapath.Traits) bool { return t.IPv6 })

@@ -23,18 +23,18 @@ END
 admit = '''awk '{print "add element ip NAME admitted { " $2 " }"}' | nft -f -'''
 `
 
-// revokes is how a door closes again.
+// revokes is the device's command that closes the door for clients again.
 const revokes = `revoke = '''awk '{print "delete element ip NAME admitted { " $2 " }"}' | nft -f -'''
 `
 
-// doorOf is a table of a device.
+// doorOf returns a device's table in an experiment's file.
 func doorOf(name, link, which, more string) string {
 	return strings.NewReplacer("NAME", name, "IF", link, "WHICH", which).Replace(door + more)
 }
 
 const lan = "$GATEWEIGH_LAN_IF"
 
-// keptOut is a run of devices for a few windows.
+// keptOut runs devices for a few windows.
 func keptOut(t *testing.T, settings string, tables ...string) (ended, result.Run) {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,8 +50,8 @@ func keptOut(t *testing.T, settings string, tables ...string) (ended, result.Run
 const shortly = "clients = [4]\nblocks = 1\naa_blocks = 0\nwindows = 1\nwindow = \"300ms\"\nwarmup = \"100ms\"\nredo " +
 	"= 0\noffered_mbps = [10]\n"
 
-// TestGatewaysThatKeepNobodyOutFail: a device that says that it admits, and forwards what others send, is measured in
-// no block. What it forwards is looked at as the load has it: a rule that is for another protocol is none.
+// TestGatewaysThatKeepNobodyOutFail: a device that forwards packets of clients which it has not admitted fails in every
+// block. The test uses packets of the load's protocol: a rule for another protocol does not help.
 func TestGatewaysThatKeepNobodyOutFail(t *testing.T) {
 	for load, protocol := range map[string]string{"tcp": "TCP", "udp": "UDP"} {
 		e, run := keptOut(t,

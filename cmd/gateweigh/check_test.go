@@ -20,7 +20,7 @@ stop = "true"
 no-such-program-here = "no-such-package"
 `
 
-// TestCheck: what a run would measure and need is said, and nothing is written.
+// TestCheck: check prints what a run would measure and need, and writes nothing.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	names := func() (list []string) {
@@ -52,7 +52,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckEnds with the exit codes of a run, and says why.
+// TestCheckEnds: check has the exit codes of a run, and says why.
 func TestCheckEnds(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "some.toml", withAbsent)

@@ -12,8 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// TestBadInputIsBlamed: what is wrong with the command is said first, also while another run measures and where folders
-// of this second are taken, and nothing is left of it.
+// TestBadInputIsBlamed: a wrong command is reported first, also while another run measures and when run folders of this
+// second exist. It leaves no folder.
 func TestBadInputIsBlamed(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "one.toml", oneCell)

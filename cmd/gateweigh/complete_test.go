@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCompletion: the command that shells ask offers the right words, and bash accepts the script.
+// TestCompletion: the completion command offers the right words, and bash accepts the completion script.
 func TestCompletion(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)

@@ -17,12 +17,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// enough are the options of podman that docs/ci.md names for a run in a container that has no more rights than it
-// needs.
+// enough are the options of podman from docs/ci.md for a run in a container with no more rights than it needs.
 var enough = []string{"--pid=host", "--cap-add=SYS_ADMIN,NET_ADMIN,NET_RAW,SYS_NICE"}
 
-// container runs gateweigh in one of podman's, whose files are this machine's below a layer that ends with it. The
-// folder dir is the machine's own.
+// container runs gateweigh in a container of podman. Its root is an overlay over this machine's files, which ends with
+// the container. The folder dir is shared with the machine.
 func container(t *testing.T, dir string, options []string, args ...string) ended {
 	t.Helper()
 	cmd := command(t, dir)
@@ -60,7 +59,7 @@ func removeGroups(t *testing.T, group string) {
 	})
 }
 
-// lowered is podman's form of a limit of resources that this process may set.
+// lowered formats a resource limit that this process may set as an option of podman.
 func lowered(t *testing.T, resource int, most uint64) string {
 	t.Helper()
 	var own unix.Rlimit
@@ -71,7 +70,7 @@ func lowered(t *testing.T, resource int, most uint64) string {
 	return fmt.Sprintf("%d:%d", n, n)
 }
 
-// once is the shortest run there is.
+// once is the experiment of the shortest run.
 var once = strings.NewReplacer("blocks = 2", "blocks = 1", "[10, 20]", "[10]", "aa_blocks = 1", "aa_blocks = 0",
 	"windows = 2", "windows = 1").Replace(small)
 
@@ -100,8 +99,8 @@ func TestContainersMeasure(t *testing.T) {
 	}
 }
 
-// TestContainersAreRefused with the reason, and with the option that helps: by run, and as far as it is of every lab by
-// doctor.
+// TestContainersAreRefused: run gives the reason and the option that helps. So does doctor, if the reason concerns all
+// labs.
 func TestContainersAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "once.toml", once)
@@ -127,7 +126,7 @@ func TestContainersAreRefused(t *testing.T) {
 	}
 }
 
-// groupFile is what says a container's limit: each version of control groups has files of its own.
+// groupFile is the file with a container's limit. It differs between the versions of control groups.
 func groupFile(controller string) string {
 	if _, err := os.Stat("/sys/fs/cgroup/" + controller); err == nil {
 		return map[string]string{"memory": "memory.limit_in_bytes", "cpu": "cpu.cfs_quota_us"}[controller]
@@ -184,7 +183,7 @@ func TestFilteredCalls(t *testing.T) {
 	}
 }
 
-// filtering are the options of a container in which a system call is refused.
+// filtering returns the options of a container that refuses a system call.
 func filtering(t *testing.T, dir, call string) []string {
 	t.Helper()
 	const profile = `{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": [%q], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}]}`

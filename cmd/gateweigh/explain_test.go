@@ -20,7 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// oneCell is the smallest experiment there is something to explain of.
+// oneCell is the smallest experiment with a device that explain can explain.
 const oneCell = `duts = ["allowlist"]
 clients = [3]
 offered_mbps = [100]
@@ -32,8 +32,8 @@ warmup = "200ms"
 redo = 0
 `
 
-// TestExplainAddsUpToTheExactTime records a profile for real, into a run that was
-// made without, and holds its figures against the meters'.
+// TestExplainAddsUpToTheExactTime records a real profile into a run without one, and compares its figures with the
+// meters'.
 func TestExplainAddsUpToTheExactTime(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "one.toml", oneCell)
@@ -116,7 +116,7 @@ func interruptedBeforeItsRecord(t *testing.T, dir string, before []byte) {
 	}
 }
 
-// checkExplanation holds the functions against the accounts, whose time is exact.
+// checkExplanation compares the functions' times with the accounts, whose time is exact.
 func checkExplanation(t *testing.T, e report.Explanation) {
 	t.Helper()
 	var functions, accounts [2]float64
@@ -169,7 +169,7 @@ func TestPerfThatFailsCostsNoTrial(t *testing.T) {
 	}
 }
 
-// TestPerfEndsWithTheRun however the run ends.
+// TestPerfEndsWithTheRun: perf ends when the run ends, in whatever way.
 func TestPerfEndsWithTheRun(t *testing.T) {
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGKILL} {
 		dir := t.TempDir()
@@ -192,7 +192,7 @@ func TestPerfEndsWithTheRun(t *testing.T) {
 	}
 }
 
-// perfOf is the command line of a perf that writes below dir.
+// perfOf finds the command line of a perf that writes below dir.
 func perfOf(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

@@ -66,7 +66,7 @@ func (b background) said(t *testing.T) string {
 	return string(text)
 }
 
-// child is the process with all these arguments whose parent is the given one.
+// child finds the child process that has all these arguments.
 func child(t *testing.T, parent int, args ...string) int {
 	t.Helper()
 	found := 0
@@ -93,13 +93,13 @@ func child(t *testing.T, parent int, args ...string) int {
 	return found
 }
 
-// records counts what the run in dir/r has on the disk.
+// records counts the records of the run in dir/r.
 func records(t *testing.T, dir string, kind string) int {
 	t.Helper()
 	return bytes.Count(trials(t, filepath.Join(dir, "r")), []byte(`"kind":"`+kind+`"`))
 }
 
-// kill ends one process as nothing else does.
+// kill ends one process by SIGKILL.
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -107,7 +107,7 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// resumed completes the run in dir/r and returns what it then holds.
+// resumed completes the run in dir/r and reads it.
 func resumed(t *testing.T, dir string) result.Run {
 	t.Helper()
 	labtest.Await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
@@ -122,7 +122,7 @@ func resumed(t *testing.T, dir string) result.Run {
 	return run
 }
 
-// wantSaid requires of a run whose process was killed that it says which, and where.
+// wantSaid checks that a run names the killed process and its host.
 func wantSaid(t *testing.T, text string, want ...string) {
 	t.Helper()
 	for _, w := range want {

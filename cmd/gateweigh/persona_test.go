@@ -78,7 +78,7 @@ func TestDeviceThatTakesFewerClients(t *testing.T) {
 	}
 }
 
-// TestLabsThatDiffer runs what ships with two kinds of lab, made small.
+// TestLabsThatDiffer runs the built-in experiments with two kinds of lab, made small.
 func TestLabsThatDiffer(t *testing.T) {
 	for _, c := range []struct {
 		experiment    string
@@ -129,8 +129,7 @@ func TestLabsThatDiffer(t *testing.T) {
 	}
 }
 
-// everybody has many clients at a real gateway, and asks for a warm-up that is too short for
-// their streams.
+// everybody is an experiment with many clients at a real gateway, and a warm-up too short for their streams.
 const everybody = `duts = ["gateway-ebpf"]
 clients = [1500]
 offered_mbps = [400]
@@ -177,7 +176,7 @@ func TestManyClientsAtOnce(t *testing.T) {
 	}
 }
 
-// coming has guests at a real gateway while two clients send.
+// coming is an experiment with guests at a real gateway while two clients send.
 const coming = `duts = ["gateway-ebpf"]
 clients = [2]
 offered_mbps = [20]

@@ -16,7 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// serving serves a folder, or runs/, until the test ends; get is a page of it.
+// serving serves a folder, or runs/, until the test ends; get returns one of its pages.
 func serving(t *testing.T, dir string, args ...string) (get func(path string) string, server *exec.Cmd) {
 	t.Helper()
 	server = command(t, dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
@@ -89,7 +89,7 @@ func TestServeFollowsARun(t *testing.T) {
 	}
 }
 
-// TestServeRefuses what would show runs to strangers, each with what to do.
+// TestServeRefuses: serve refuses settings that would show runs to strangers, and gives the remedy.
 func TestServeRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

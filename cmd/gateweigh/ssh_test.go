@@ -16,7 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestOnMachines: what the program does with machines that ssh reaches.
+// TestOnMachines runs the program with machines that ssh reaches.
 func TestOnMachines(t *testing.T) {
 	m, dir := sshtest.New(t), t.TempDir()
 	m.AddOrdinaryUser(t, "lab ALL=(root) NOPASSWD: ALL\n")
@@ -31,8 +31,8 @@ func TestOnMachines(t *testing.T) {
 	}
 }
 
-// runOverSSH: a run on three machines, from the file to the report. On the router one is an ordinary user, whom sudo
-// lets be root.
+// runOverSSH makes a run on three machines, from the file to the report. The router is reached as an ordinary user with
+// sudo.
 func runOverSSH(t *testing.T, m *sshtest.Machines, dir string) {
 	before := map[string]string{}
 	for _, name := range sshtest.Names {
@@ -73,7 +73,7 @@ func ordinaryTables(m *sshtest.Machines) string {
 	return strings.Replace(m.Tables(2, ""), `address = "router"`, `address = "ordinary"`, 1)
 }
 
-// closedRouter: a router that nobody logs in to is measured from its two ends, and all outputs say what is not known.
+// closedRouter: a router without a login is measured from its two ends, and all outputs say which figures are unknown.
 func closedRouter(t *testing.T, m *sshtest.Machines, dir string) {
 	m.Run(t, "router", `sysctl -qw net.ipv4.ip_forward=1; ip addr add 10.8.0.1/24 dev rlan; ip link set rlan up
 ip addr add 10.9.0.254/24 dev rwan; ip link set rwan up`)
@@ -210,7 +210,7 @@ func keptClocks(t *testing.T, m *sshtest.Machines, dir string) {
 	}
 }
 
-// doctorOfHosts: the doctor asks every machine of an experiment, and says of each all that is wrong.
+// doctorOfHosts: doctor examines every machine of an experiment, and reports all faults of each.
 func doctorOfHosts(t *testing.T, m *sshtest.Machines, dir string) {
 	write(t, dir, "small.toml", small+ordinaryTables(m))
 	good := finish(t, command(t, dir, "doctor", "--experiment", "small.toml", "--json"))

@@ -74,7 +74,7 @@ func (r *faultyRun) losesRouter(m *sshtest.Machines) (looks map[string]string) {
 	return looks
 }
 
-// restored requires all machines to look as they did.
+// restored checks that all machines are as before.
 func restored(t *testing.T, m *sshtest.Machines, before map[string]string) {
 	t.Helper()
 	for _, name := range sshtest.Names {
@@ -114,7 +114,7 @@ func (r *faultyRun) ends() string {
 	return r.said(r.t)
 }
 
-// kept requires the records that there were to be there still.
+// kept checks that no record is lost.
 func (r *faultyRun) kept() {
 	r.t.Helper()
 	now := trials(r.t, filepath.Join(r.dir, "r"))

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// storms runs an experiment and returns its storms by device.
+// storms runs an experiment and returns its login storms by device.
 func storms(t *testing.T, dir string) map[string][]logins.Storm {
 	t.Helper()
 	run, err := measure.ReadRun(dir)
@@ -107,7 +107,7 @@ func TestStormOfLogins(t *testing.T) {
 	}
 }
 
-// checkStormFiles looks at what the run in dir/r left for readers.
+// checkStormFiles checks the report files of the run in dir/r.
 func checkStormFiles(t *testing.T, dir string) {
 	t.Helper()
 	s := summaryOf(t, dir)
@@ -135,7 +135,7 @@ func checkStormFiles(t *testing.T, dir string) {
 	}
 }
 
-// openDoors lets everybody in who says so; its addresses are the lab's.
+// openDoors is an experiment with a device that admits every client that logs in, at the lab's addresses.
 const openDoors = `measure = "logins"
 duts = ["doors"]
 clients = [5]

@@ -89,7 +89,7 @@ func TestReportsText(t *testing.T) {
 	golden(t, "doctor.json", data.Bytes())
 }
 
-// TestListOfOtherThings: what is no device and no experiment is answered with the page that has it.
+// TestListOfOtherThings: for a word that is no device and no experiment, list names the page about it.
 func TestListOfOtherThings(t *testing.T) {
 	for name, want := range map[string]string{
 		"as-is":      "docs/machines.md",

@@ -7,7 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestAResumedBlockIsTwo: the labs were built twice.
+// TestAResumedBlockIsTwo: a block that was interrupted and resumed counts as two, because its labs were built twice.
 func TestAResumedBlockIsTwo(t *testing.T) {
 	window := func(block, window, sitting int) Trial {
 		cell := result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, result.Up,

@@ -8,8 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestFailedBlocksSinceMeasured: what a resume brought to its end is no loss any more,
-// and only that.
+// TestFailedBlocksSinceMeasured: a failed block that a resume has measured counts no longer as failed, and no other
+// does.
 func TestFailedBlocksSinceMeasured(t *testing.T) {
 	in := func(dut string, number, sitting int, err string) result.Block {
 		return block(dut, 3, func(b *result.Block) { b.Block, b.Sitting, b.Error = number, sitting, err })

@@ -37,7 +37,7 @@ func judged(m Metric) Input {
 	return input
 }
 
-// TestAnyMetricIsJudged: by ratio or by difference, from windows or from other records.
+// TestAnyMetricIsJudged: a metric of windows or of other records gets a verdict by ratio or by difference.
 func TestAnyMetricIsJudged(t *testing.T) {
 	for _, per := range []Per{PerWindow, PerLoad} {
 		for against, want := range map[Against]struct{ change, floor float64 }{AsRatio: {1.302678, 1}, AsDifference: {3, 0}} {
@@ -58,8 +58,8 @@ func TestAnyMetricIsJudged(t *testing.T) {
 	}
 }
 
-// TestDifferencesAreHeldAgainstTheirOwnLimits: δ is a share of the clean router's figure, and
-// no difference is 0.
+// TestDifferencesAreHeldAgainstTheirOwnLimits: for a difference, δ is a share of the clean router's figure, and equal
+// routers have the difference 0.
 func TestDifferencesAreHeldAgainstTheirOwnLimits(t *testing.T) {
 	input := judged(Metric{Per: PerWindow, Against: AsDifference})
 	for i, tr := range input.Trials {
@@ -88,8 +88,8 @@ func TestDifferencesAreHeldAgainstTheirOwnLimits(t *testing.T) {
 	}
 }
 
-// TestUnknownPrimaryMetric: a measure that judges by a metric it does not have, or by one
-// that compares nothing, gets its figures without verdicts.
+// TestUnknownPrimaryMetric: a summary has figures but no verdicts when its primary metric is unknown or compares
+// nothing.
 func TestUnknownPrimaryMetric(t *testing.T) {
 	for _, change := range []func(*Input){
 		func(in *Input) { in.Primary = "cold" },

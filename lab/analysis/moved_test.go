@@ -12,8 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// lightLoads are as a neighbour leaves them: of the same steal only routers with little to do get dearer, by rise,
-// cores.
+// lightLoads adds a neighbour's steal to a run: routers cost rise cores more, but only at light loads.
 func lightLoads(run result.Run, steal, rise, below float64) result.Run {
 	run.Trials = slices.Clone(run.Trials)
 	for i := range run.Trials {
@@ -28,7 +27,7 @@ func lightLoads(run result.Run, steal, rise, below float64) result.Run {
 	return run
 }
 
-// across are all figures of a summary that several loads or numbers of clients are in, by name.
+// across returns all figures that a summary computes from several loads or numbers of clients, by name.
 func across(s analysis.Summary) map[string]analysis.Estimate {
 	all := map[string]analysis.Estimate{}
 	for _, sweep := range s.Sweeps {
@@ -69,8 +68,8 @@ func across(s analysis.Summary) map[string]analysis.Estimate {
 	return all
 }
 
-// TestWhatNoiseDoesAcrossLoads: what is computed from several loads or numbers of clients contains what a quiet machine
-// says, as cells do, where noise has moved some of them. A quiet run is as before.
+// TestWhatNoiseDoesAcrossLoads: for figures from several loads or numbers of clients, the interval of a noisy run
+// contains the figure of the quiet run. Intervals of a quiet run are not widened.
 func TestWhatNoiseDoesAcrossLoads(t *testing.T) {
 	clients := crowd
 	clients.DUTs = append(
@@ -126,7 +125,7 @@ func TestWhatNoiseDoesAcrossLoads(t *testing.T) {
 	}
 }
 
-// gateways are two on each side, as a tunnel has them, of which the first does three quarters of the work.
+// gateways makes two routers on each side, as a tunnel has. The first one does three quarters of the work.
 func gateways(run result.Run) result.Run {
 	for i := range run.Trials {
 		t := &run.Trials[i]

@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// noisy has a neighbour take a share of the CPU in all trials of a run, which makes both routers dearer by rise, cores.
+// noisy adds a neighbour's steal to all trials of a run: both routers cost rise cores more.
 func noisy(run result.Run, steal, rise float64) result.Run {
 	for i := range run.Trials {
 		t := &run.Trials[i]
@@ -57,7 +57,7 @@ func TestIntervalsContainWhatNoiseDoes(t *testing.T) {
 	}
 }
 
-// TestVerdictsAllowForNoise: a word needs the interval that is shown, with what noise may have done.
+// TestVerdictsAllowForNoise: a verdict is decided by the interval that is shown, which is widened for noise.
 func TestVerdictsAllowForNoise(t *testing.T) {
 	spec := portals
 	quiet := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})
@@ -81,7 +81,7 @@ func TestVerdictsAllowForNoise(t *testing.T) {
 	}
 }
 
-// TestTheQuietestAttemptCounts: of several accepted attempts at one window, whatever their order.
+// TestTheQuietestAttemptCounts: of several accepted attempts at a window the quietest counts, whatever their order.
 func TestTheQuietestAttemptCounts(t *testing.T) {
 	spec := portals
 	plain := analysistest.Run(spec)
@@ -116,8 +116,8 @@ func TestTheQuietestAttemptCounts(t *testing.T) {
 	}
 }
 
-// TestBusyDevicesHideOthers: programs that a device left no CPU in its own windows were there all the same, so its
-// interval is wider too.
+// TestBusyDevicesHideOthers: a busy device leaves other programs no CPU in its own windows. They were there
+// nevertheless, so the device's interval is widened too.
 func TestBusyDevicesHideOthers(t *testing.T) {
 	run := analysistest.Run(portals)
 	quiet := (cost.Measure{}).Summarise(run, analysis.Options{})

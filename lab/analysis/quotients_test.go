@@ -59,8 +59,8 @@ func TestQuotients(t *testing.T) {
 	}
 }
 
-// TestQuotientsAreOfRounds: what is common to a round cancels, and blocks of rounds
-// that do not hold both devices are compared as independent ones.
+// TestQuotientsAreOfRounds: effects on a whole round cancel. Blocks of rounds without both devices are compared as
+// independent blocks.
 func TestQuotientsAreOfRounds(t *testing.T) {
 	spec := two(5, 6, 0)
 	spec.BlockSD = 0.001
@@ -126,8 +126,8 @@ func TestQuotientsOfOneBlock(t *testing.T) {
 	}
 }
 
-// TestCoverageOfWidening: of devices that are far apart, that cost the same, and of
-// which one overtakes the other, 95 % of the intervals or more hold the truth.
+// TestCoverageOfWidening: 95 % of the intervals or more contain the truth, for two devices that differ much, that cost
+// the same, and of which one overtakes the other.
 func TestCoverageOfWidening(t *testing.T) {
 	const runs = 400
 	for name, perClient := range map[string]float64{"stay apart": 0, "come together": -0.2, "cross": -0.3, "part": 0.2} {
@@ -150,7 +150,7 @@ func TestCoverageOfWidening(t *testing.T) {
 	}
 }
 
-// TestSpans: a rise over several levels is that of the steps within it.
+// TestSpans: the rise over several levels is the sum of the steps between them.
 func TestSpans(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(crowd), analysis.Options{})
 	sweep := sweepOf(t, s, "portal", result.Clients)

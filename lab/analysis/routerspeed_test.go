@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestSlowedRunsSayHowSlow: the shares are of accepted trials, also where the environment is lost.
+// TestSlowedRunsSayHowSlow: a summary has the router's speed in the accepted trials, also when the environment is lost.
 func TestSlowedRunsSayHowSlow(t *testing.T) {
 	spec := portals
 	spec.Blocks, spec.AABlocks, spec.Windows = 2, 0, 1

@@ -28,7 +28,7 @@ func effects(s analysis.Summary) map[string]analysis.Effect {
 	}
 }
 
-// unstable are the warnings about effects.
+// unstable returns the warnings about effects.
 func unstable(s analysis.Summary) []string {
 	return slices.DeleteFunc(slices.Clone(s.Warnings), func(w string) bool { return !strings.HasPrefix(w, "It matters") })
 }
@@ -49,7 +49,7 @@ func TestSteadyRun(t *testing.T) {
 	}
 }
 
-// TestEffectsAreFound plants one effect at a time: it is found, and no other.
+// TestEffectsAreFound adds one effect to a run: the summary finds this effect and no other.
 func TestEffectsAreFound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		plant func(*analysistest.Effects)
@@ -82,7 +82,7 @@ func TestEffectsAreFound(t *testing.T) {
 	}
 }
 
-// TestLoadOrderCountsTheBlocksItUses: a block with one load says nothing of order.
+// TestLoadOrderCountsTheBlocksItUses: a block with one load does not count for the effect of the order of loads.
 func TestLoadOrderCountsTheBlocksItUses(t *testing.T) {
 	run := analysistest.Run(steady)
 	for i := range run.Trials {
@@ -96,7 +96,7 @@ func TestLoadOrderCountsTheBlocksItUses(t *testing.T) {
 	}
 }
 
-// TestShortRunsAreNotSaidInHours: the length of a run is said in units that it has.
+// TestShortRunsAreNotSaidInHours: a note gives the length of a run in seconds, minutes or hours, whichever fits.
 func TestShortRunsAreNotSaidInHours(t *testing.T) {
 	for pause, want := range map[time.Duration]string{
 		2 * time.Second: " s of the run", 20 * time.Second: " min of the run", 6 * time.Minute: " h "} {
@@ -194,7 +194,7 @@ func TestClockSetForward(t *testing.T) {
 	}
 }
 
-// TestUnknownEffects: what the run cannot show is not called absent.
+// TestUnknownEffects: an effect that a run cannot show is unknown, not absent.
 func TestUnknownEffects(t *testing.T) {
 	spec := steady
 	spec.Windows, spec.Effects.RotateLoads = 1, false

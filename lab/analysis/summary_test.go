@@ -77,7 +77,7 @@ func TestKnownTruth(t *testing.T) {
 	between(t, "sd of A/A", s.AA.SDLog, 0.01, 0.04)
 }
 
-// TestFigures holds each figure against the cost model of the simulation.
+// TestFigures compares each figure with the cost model of the simulation.
 func TestFigures(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(portals), analysis.Options{})
 	c := find(t, s, "opennds", 1000)
@@ -174,7 +174,7 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// hardCase is a run that is not as it should be, and what must come of it.
+// hardCase is a faulty run, and what its summary must say.
 type hardCase struct {
 	name  string
 	run   result.Run
@@ -271,7 +271,7 @@ func TestOddRuns(t *testing.T) {
 	})
 }
 
-// dead is a run whose DUT forwarded nothing.
+// dead makes a run whose device forwarded nothing.
 func dead() result.Run {
 	run := analysistest.Run(portals)
 	for i := range run.Trials {
@@ -280,7 +280,7 @@ func dead() result.Run {
 	return run
 }
 
-// troubled is a run with everything beside the trials gone wrong.
+// troubled makes a run with valid trials, an interruption, a torn record, a skipped device and a failed block.
 func troubled() result.Run {
 	run := analysistest.Run(portals)
 	run.Environment.Interrupted, run.Torn = true, 12
@@ -299,7 +299,7 @@ func warned(t *testing.T, s analysis.Summary, about string) {
 	}
 }
 
-// TestBiasedNoiseFloor: clean routers that differ from each other are said aloud.
+// TestBiasedNoiseFloor: a summary warns when the clean routers differ from each other.
 func TestBiasedNoiseFloor(t *testing.T) {
 	run := analysistest.Run(portals)
 	for i := range run.Trials {
@@ -311,7 +311,7 @@ func TestBiasedNoiseFloor(t *testing.T) {
 	warned(t, s, "Two clean routers differ")
 }
 
-// FuzzSummarise: whatever records say, the summary is valid JSON and the same each time.
+// FuzzSummarise: the summary of any records is valid JSON and the same each time.
 func FuzzSummarise(f *testing.F) {
 	f.Add(1e308, 1e308, int64(math.MaxInt64), int64(1), 0.0, true)
 	f.Add(-1.0, 1e-320, int64(-5), int64(math.MinInt64), 1e300, true)

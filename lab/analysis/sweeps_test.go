@@ -85,7 +85,7 @@ func TestSweepAlongLoad(t *testing.T) {
 	holds(t, "clean at 100", clean.Levels[0].CPUSampled, 1.8, 0.05)
 }
 
-// TestResumedBlockIsTwo: the labs were built anew in the middle of a load.
+// TestResumedBlockIsTwo: a block counts as two when its labs were built again in the middle of a load.
 func TestResumedBlockIsTwo(t *testing.T) {
 	run := analysistest.Run(bandwidth)
 	whole := (cost.Measure{}).Summarise(run, analysis.Options{})
@@ -233,7 +233,7 @@ func TestIncrementCoverage(t *testing.T) {
 	}
 }
 
-// TestProfilesAndDirectionsApart: a sweep never mixes them.
+// TestProfilesAndDirectionsApart: a sweep has one packet profile and one direction.
 func TestProfilesAndDirectionsApart(t *testing.T) {
 	spec := crowd
 	spec.Profiles, spec.Directions, spec.Blocks = []string{"bulk", "per-packet"}, []string{"up", "down"}, 2
@@ -250,8 +250,8 @@ func TestProfilesAndDirectionsApart(t *testing.T) {
 	}
 }
 
-// TestCleanRouterBesideFullDevices: when nothing else was measured, the clean
-// router is what stood beside devices at their limit.
+// TestCleanRouterBesideFullDevices: when all devices were at their limit, the clean router's figures come from its
+// windows beside them.
 func TestCleanRouterBesideFullDevices(t *testing.T) {
 	spec := bandwidth
 	spec.DUTs, spec.AABlocks = spec.DUTs[1:2], 0
@@ -262,8 +262,7 @@ func TestCleanRouterBesideFullDevices(t *testing.T) {
 	}
 }
 
-// TestShortfallWithoutFlag: a level that lacks bandwidth is left out of fits
-// also when nobody marked it.
+// TestShortfallWithoutFlag: a fit leaves out a level that did not reach its load, also without a flag.
 func TestShortfallWithoutFlag(t *testing.T) {
 	run := analysistest.Run(bandwidth)
 	for i := range run.Trials {

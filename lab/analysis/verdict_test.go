@@ -83,8 +83,8 @@ func TestNoiseFloor(t *testing.T) {
 	}
 }
 
-// TestMultiplicity: one weak verdict stands alone and falls in a crowd, which
-// also asks for more blocks.
+// TestMultiplicity: one weak difference is significant alone, but not among many comparisons, which also need more
+// blocks.
 func TestMultiplicity(t *testing.T) {
 	opts := Options{}.withDefaults()
 	weak := sampleWith(1.005, 1.15, 6)
@@ -119,8 +119,8 @@ func TestMultiplicity(t *testing.T) {
 	}
 }
 
-// TestTogether: where a verdict stays open that the interval shown would give, the interval that decided stands beside
-// it; elsewhere none.
+// TestTogether: when the correction for many comparisons leaves a verdict open that the shown interval would give, the
+// cell also has the interval that decided; otherwise it has none.
 func TestTogether(t *testing.T) {
 	opts := Options{}.withDefaults()
 	none := AA{Ratio: Unknown(), SDLog: Absent()}
@@ -141,7 +141,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestFewBlocksNameNoNumber: two blocks do not say how far blocks spread.
+// TestFewBlocksNameNoNumber: from two blocks the number of further blocks cannot be estimated.
 func TestFewBlocksNameNoNumber(t *testing.T) {
 	opts := Options{}.withDefaults()
 	for n, quiet := range map[int]AA{

@@ -13,7 +13,7 @@ func blockWith(dut string, clients int, change func(*result.Block)) result.Block
 	return b
 }
 
-// cellWith is the only cell of a run with these blocks.
+// cellWith returns the only cell of a run with these blocks.
 func cellWith(blocks []result.Block, dut string, clients int, mbps float64) analysis.Cell {
 	cell := result.NewCell(result.DUT, dut, result.Clients, clients, result.OfferedMbps, mbps, result.Direction, result.Up,
 		result.Profile, result.PerPacket)

@@ -97,7 +97,7 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 		t.Errorf("until the end: router %g, clients %g, RADIUS %g, endpoints %g: %s", phase.RouterBusy, phase.ClientBusy,
 			phase.RadiusBusy, phase.EndpointsBusy, limit(phase, 0))
 	}
-	// On slowed CPUs a router is busy of what was left, and what slows it is no program of others.
+	// On slowed CPUs, busy is a share of the CPU time that was left, and the slowing thread is not another program.
 	first, end := at(0, 0, 0, 0), at(2*s, s/2, 0, 0)
 	first.Slow, end.Slow = []burn.CPUTime{{CPU: 1}},
 		[]burn.CPUTime{{CPU: 1, AtNs: int64(2 * s), BurnedNs: int64(s * 3 / 2)}}
@@ -112,7 +112,7 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	if got := otherBusy(result.Machine{Usr: 1}, map[string]int64{"x": int64(100 * s)}, 1, 2); got != 0 {
 		t.Errorf("ticks that saw less than the lab used: %g", got)
 	}
-	// What endpoints on other machines use is none of what the routers' machine was busy with.
+	// CPU time of endpoints on other machines does not count for the routers' machine.
 	first, end = at(0, 0, 0, 0), at(2*s, s/2, 0, s)
 	end.Router.CPUs, end.Router.Stat, end.Router.AgentNs = 1, meter.Stat{User: 100, Idle: 100}, int64(s/4)
 	addCost(&phase, backend.Placement{Router: []int{0}, Endpoints: []int{0}, Apart: true}, first, end, end)

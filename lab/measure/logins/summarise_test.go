@@ -70,8 +70,8 @@ func TestStormsAreSummarised(t *testing.T) {
 	}
 }
 
-// TestCurveCountsThoseLeftOut: a curve is of all that asked, so it ends at the
-// share that got through.
+// TestCurveCountsThoseLeftOut: a curve is over all clients that tried to log in, so it ends at the share that
+// succeeded.
 func TestCurveCountsThoseLeftOut(t *testing.T) {
 	s := (logins.Measure{}).Summarise(analysistest.Storms(1, loginQueues(), []int{100}, 3), analysis.Options{})
 	for i, ends := range []float64{100, 75} {
@@ -117,7 +117,7 @@ func TestRejectedStormsCountForNothing(t *testing.T) {
 	}
 }
 
-// TestStormWithoutLogins: what no client shows is null, and the summary can be written.
+// TestStormWithoutLogins: figures that no client has are null, and the summary can be written.
 func TestStormWithoutLogins(t *testing.T) {
 	run := analysistest.Storms(1, []analysistest.LoginQueue{{Name: "shut", LoginMs: 5, Leaves: 1}}, []int{4}, 2)
 	s := (logins.Measure{}).Summarise(run, analysis.Options{})
@@ -137,7 +137,7 @@ func TestStormWithoutLogins(t *testing.T) {
 	}
 }
 
-// TestFailedBlockSinceMeasured: a storm of a later sitting says that its block came to its end.
+// TestFailedBlockSinceMeasured: a failed block with a storm of a later sitting counts as measured.
 func TestFailedBlockSinceMeasured(t *testing.T) {
 	run := analysistest.Storms(1, loginQueues()[:1], []int{10}, 2)
 	for block := range 2 {

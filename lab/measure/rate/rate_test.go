@@ -34,8 +34,8 @@ func parse(t *testing.T, text string) (*experiment.Experiment, error) {
 	return c.Parse("x.toml", []byte(text))
 }
 
-// tunnelWithoutICMP is a tunnel that takes packets of 1400 bytes, says so to nobody, and keeps others from saying it.
-// extra is what a second device of it has more.
+// tunnelWithoutICMP is a tunnel with an MTU of 1400 bytes that sends no ICMP messages and drops those of others. extra
+// is added to a second device.
 const tunnelWithoutICMP = `
 [dut.hole]
 tunnel = true
@@ -56,7 +56,7 @@ start = 'ip link set "$GATEWEIGH_OUTER_IF" mtu "$GATEWEIGH_MTU"'
 stop = 'ip link set "$GATEWEIGH_OUTER_IF" mtu 1500'
 `
 
-// expectedPath is what a trial is to find.
+// expectedPath is the result that a trial must find.
 type expectedPath struct {
 	outcome               string
 	passes, known, tunnel int
@@ -123,7 +123,7 @@ redo = 0
 	}
 }
 
-// TestOutcomeOfLossyLinks: a long packet that a link has lost on purpose is no black hole.
+// TestOutcomeOfLossyLinks: a long packet that a lossy link has dropped is no black hole.
 func TestOutcomeOfLossyLinks(t *testing.T) {
 	short := rtt.MTU{Passes: 1400, Known: 1500}
 	for _, c := range []struct {
@@ -141,7 +141,7 @@ func TestOutcomeOfLossyLinks(t *testing.T) {
 	}
 }
 
-// TestLimits names what kept a rate from being higher.
+// TestLimits: a trial names the limit of its rate.
 func TestLimits(t *testing.T) {
 	can := backend.Description{Placement: backend.Placement{Router: []int{1}, Endpoints: []int{0}}}
 	b := &block{Session: &runner.Session{Description: can}}
@@ -158,7 +158,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestKeysThatAreRefused is refused with the key at fault.
+// TestKeysThatAreRefused: the error about an invalid experiment names the key.
 func TestKeysThatAreRefused(t *testing.T) {
 	for key, line := range map[string]string{
 		"topology": `topology = "portal"`, "directions": `directions = ["both"]`, "traffic.kind": `traffic.kind = "iperf3"`,

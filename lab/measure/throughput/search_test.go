@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner/runnertest"
 )
 
-// TestMain is also the labs' agents: each host's agent is this very program.
+// TestMain lets the test binary be the agent of its labs' hosts.
 func TestMain(m *testing.M) {
 	agent.RunAs(os.Args)
 	os.Exit(m.Run())
@@ -44,7 +44,7 @@ EOF
 stop = "nft delete table ip limited"
 `
 
-// TestSearchInALab: a whole search, in a lab whose router is known to lose beyond 2,000 frames a second.
+// TestSearchInALab makes a whole search in a lab whose router drops frames beyond 2,000 a second.
 func TestSearchInALab(t *testing.T) {
 	e, err := experiment.Catalogue.Parse(catalogue(), "x.toml", []byte(limitedDevice))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner/runnertest"
 )
 
-// TestMain is also the labs' agents: each host's agent is this very program.
+// TestMain lets the test binary be the agent of its labs' hosts.
 func TestMain(m *testing.M) {
 	agent.RunAs(os.Args)
 	os.Exit(m.Run())
@@ -207,7 +207,8 @@ redo = 0
 	}
 }
 
-// TestForAnEmulatedCPU: link and file are divided alike, so that a transfer takes as long, and samples are fewer.
+// TestForAnEmulatedCPU: on an emulated CPU the link's rate and the file's size are divided by the same number, so a
+// transfer takes as long, and there are fewer samples.
 func TestForAnEmulatedCPU(t *testing.T) {
 	e, err := catalogue().Parse("x.toml", []byte(plainExperiment+"[dut.gate]\nstart = \"true\"\n"))
 	if err != nil {
@@ -223,7 +224,7 @@ func TestForAnEmulatedCPU(t *testing.T) {
 	}
 }
 
-// TestRecordsHaveTheirCells: what is read back is of the cell that was planned, so that a resume knows it.
+// TestRecordsHaveTheirCells: a record that was read has the cell of the plan, by which a resume knows it.
 func TestRecordsHaveTheirCells(t *testing.T) {
 	want := Transfer{DUT: "clean", Clients: 3, RouterSpeed: 0.24, LinkMbps: 100, FileBytes: 1e7, Transfers: 5}
 	want.Head = result.Head{Version: 1, Kind: KindTransfer, Start: time.Now().UTC(), Seconds: 1, Accepted: true}

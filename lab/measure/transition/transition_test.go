@@ -43,7 +43,7 @@ func parse(t *testing.T, text string) *experiment.Experiment {
 	return e
 }
 
-// TestPlan: other work makes blocks of their own, the kinds of which do not matter where there is none.
+// TestPlan: settings with background work have blocks of their own. Without background work its kind does not matter.
 func TestPlan(t *testing.T) {
 	e := parse(t, "offered_mbps = [10, 90]\ngateways_busy_pct = [0, 70]\n"+
 		"gateways_busy_by = [\"program\", \"real-time\"]\n")
@@ -76,7 +76,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// steps runs an experiment with a device, and returns its records.
+// steps runs an experiment with a device, and returns the records of its steps.
 func steps(t *testing.T, dut, text string) []*Step {
 	t.Helper()
 	e, err := catalogue().Parse("x.toml", []byte(strings.Replace(plain, "clean", dut, 1)+text))
@@ -87,7 +87,7 @@ func steps(t *testing.T, dut, text string) []*Step {
 	return result.RecordsOf[Step](run.MeasureRecords)
 }
 
-// TestDirectPath: probes cross both gateways, and what is known of them adds up.
+// TestDirectPath: probes cross both gateways, and the counts and times of their steps add up.
 func TestDirectPath(t *testing.T) {
 	list := steps(t, "clean", "probes = 40\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\nwarmup = \"100ms\"\n")
 	if len(list) != 2 {
@@ -122,8 +122,8 @@ func TestDirectPath(t *testing.T) {
 	}
 }
 
-// TestTCPBackground: what a background over TCP has sent is counted, and apart from the probes; so is what other work
-// had of the gateways' CPU.
+// TestTCPBackground: the bytes of a background load over TCP are counted apart from the probes, and so is the CPU time
+// of other work on the gateways.
 func TestTCPBackground(t *testing.T) {
 	list := steps(t, "other", "probes = 20\nprobe_gap_us = 2000\nredo = 0\noffered_mbps = [10]\n"+
 		"without_background = false\nwarmup = \"100ms\"\ntraffic.protocol = \"tcp\"\ngateways_busy_pct = [30]\n"+
@@ -167,7 +167,7 @@ func step(dut string, block int, mbps, us, delivered float64, n transition.Count
 	return result.Entry{Head: s.Head, Cell: s.Cell, Record: s}
 }
 
-// TestSummary: quotients are of blocks, and what weakens a cell is flagged.
+// TestSummary: quotients are over blocks, and flags name the weaknesses of a cell.
 func TestSummary(t *testing.T) {
 	all, some := transition.Counts{Sent: 100}, transition.Counts{Sent: 100, Unmatched: 40, Resent: 10}
 	s := Measure{}.Summarise(result.Run{MeasureRecords: []result.Entry{

@@ -107,8 +107,8 @@ var allowedImports = map[string][]string{
 	"gateway/session":   {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
 	"gateway/users":     {"gateway/ticker", "gateway/session", "textfile", "gateway/config"},
 
-	"gateway/timeline":  {"gateway/statefile"}, // times in files, whatever the clock is set to
-	"gateway/statefile": {},                    // files that may be damaged
+	"gateway/timeline": {"gateway/statefile"}, "gateway/statefile": {}, // times in files; files that may be damaged
+	"gateway/delegation": {"gateway/statefile", "gateway/timeline"}, // prefixes of the provider
 
 	"gateway/datapath/datapathtest": {"gateway/datapath"},
 

@@ -106,12 +106,13 @@ type Traffic struct {
 // Session is a client as the socket shows it. Unknown times are left out. Hostname and User come from the client and
 // may contain any bytes.
 type Session struct {
-	Addr     netip.Addr `json:"addr"`               // of the client
-	MAC      string     `json:"mac"`                // of the client
-	State    State      `json:"state"`              // "leased", "preauth" or "authenticated"
-	Hostname string     `json:"hostname,omitempty"` // as the client says
-	LeasedAt time.Time  `json:"leased_at,omitzero"` // when the lease began
-	LeaseEnd time.Time  `json:"lease_end,omitzero"` // when it ends unless it is renewed
+	Addr     netip.Addr   `json:"addr"`                    // of the client
+	Further  []netip.Addr `json:"further_addrs,omitempty"` // of the client, beside addr: of IPv6
+	MAC      string       `json:"mac"`                     // of the client
+	State    State        `json:"state"`                   // "leased", "preauth" or "authenticated"
+	Hostname string       `json:"hostname,omitempty"`      // as the client says
+	LeasedAt time.Time    `json:"leased_at,omitzero"`      // when the lease began
+	LeaseEnd time.Time    `json:"lease_end,omitzero"`      // when it ends unless it is renewed
 
 	User   string         `json:"user,omitempty"`   // who is logged in
 	ID     string         `json:"id,omitempty"`     // Acct-Session-Id
@@ -192,7 +193,7 @@ type failure struct {
 // asShown returns a client as the socket shows it.
 func asShown(client session.Session) Session {
 	out := Session{
-		Addr: client.Addr, MAC: net.HardwareAddr(client.MAC[:]).String(), State: client.State,
+		Addr: client.Addr, Further: client.FurtherAddrs, MAC: net.HardwareAddr(client.MAC[:]).String(), State: client.State,
 		Hostname: client.Hostname,
 		LeasedAt: client.LeasedAt, LeaseEnd: client.LeaseEnd, User: client.User, ID: client.ID,
 		PPPoE:  client.PPPoE.Session,

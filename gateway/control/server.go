@@ -207,8 +207,10 @@ func readLogin(r io.Reader) (LoginRequest, error) {
 // Check returns an error for a request that is invalid for any client.
 func (r LoginRequest) Check() error {
 	switch {
-	case !r.Addr.Is4():
-		return errors.New("addr must be a client's IPv4 address")
+	case !r.Addr.IsValid() || r.Addr.IsLoopback():
+		return errors.New("addr must be a client's address")
+	case r.MAC != "" && !r.Addr.Is4():
+		return errors.New("addr must be an IPv4 address with mac: a client is first known by one")
 	case !isUser(r.User):
 		return fmt.Errorf("user must be a name of visible characters, 1 to %d bytes", maxUserBytes)
 	case r.MAC != "":

@@ -44,6 +44,8 @@ var mixes = []struct {
 	// 7:4:1 of IP packets of 40, 576 and 1500 bytes, and 7:4:1 of frames of 64, 594 and 1518 bytes with FCS: the same
 	// frames.
 	{"imix", []Weight{{60, 7}, {590, 4}, {1514, 1}}},
+	// The same with the shortest frame that IPv6 leaves for the stamp.
+	{"imix6", []Weight{{MinBytes6, 7}, {590, 4}, {1514, 1}}},
 	// Schneider, Wallerich (study 5), section 2: packets with peaks at 40–64, 576 and 1420–1500 bytes, 920 Mbit/s at
 	// about 180,000 packets/s, which is a mean of 639 bytes. The paper gives no shares. These have the three
 	// peaks and that mean (640 bytes): 53 % spread over 40 to 64, 10 % at 576, 37 % spread over 1420 to 1500.
@@ -190,6 +192,9 @@ func roundShares(shares []share, whole []*big.Int, total *big.Int) {
 }
 
 func (s Sizes) empty() bool { return len(s.shares) == 0 }
+
+// Shortest returns the length of the shortest frame, bytes.
+func (s Sizes) Shortest() int { return int(s.shares[0].bytes) }
 
 // Longest is the largest size, bytes.
 func (s Sizes) Longest() int { return int(s.shares[len(s.shares)-1].bytes) }

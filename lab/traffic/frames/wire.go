@@ -7,6 +7,8 @@ import "encoding/binary"
 const (
 	MinBytes = 60
 	MaxBytes = 9014 // an MTU of 9000
+	// MinBytes6 is the shortest frame of IPv6: its header and the stamp take more than Ethernet's least length.
+	MinBytes6 = PayloadAt6 + StampBytes
 
 	fcs         = 4
 	preambleGap = 8 + 12 // what Ethernet keeps free before and after a frame
@@ -15,12 +17,15 @@ const (
 	WireOverhead = fcs + preambleGap
 )
 
-// Places in a frame of Ethernet, IPv4 without options and UDP.
+// Places in a frame of Ethernet, IPv4 without options or IPv6 without extension headers, and UDP.
 const (
 	EthernetBytes = 14
 	IPv4Bytes     = 20
 	UDPBytes      = 8
 	PayloadAt     = EthernetBytes + IPv4Bytes + UDPBytes // 42: a stamp fills the shortest frame
+
+	IPv6Bytes  = 40
+	PayloadAt6 = EthernetBytes + IPv6Bytes + UDPBytes // 62
 )
 
 // Port is the UDP port that frames go to where nothing else is asked for: discard (RFC 863), so

@@ -51,6 +51,20 @@ func frame(size int, s frames.Stamp) []byte {
 	return b
 }
 
+// frame6 is a frame of the generator in IPv6.
+func frame6(size int, s frames.Stamp) []byte {
+	b := make([]byte, size)
+	copy(b, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60})
+	binary.BigEndian.PutUint16(b[18:], uint16(size-frames.EthernetBytes-frames.IPv6Bytes))
+	b[20], b[21] = 17, 64
+	b[37], b[53] = 2, 1 // ::2 to ::1
+	binary.BigEndian.PutUint16(b[54:], 5000)
+	binary.BigEndian.PutUint16(b[56:], frames.Port)
+	binary.BigEndian.PutUint16(b[58:], uint16(size-frames.EthernetBytes-frames.IPv6Bytes))
+	s.Put(b[frames.PayloadAt6:])
+	return b
+}
+
 func checksum(b []byte) uint16 {
 	var sum uint32
 	for i := 0; i < len(b); i += 2 {
@@ -92,6 +106,11 @@ func TestVerdicts(t *testing.T) {
 		copy(f[index:], b)
 		return f
 	}
+	with6 := func(index int, b ...byte) []byte {
+		f := frame6(80, frames.Stamp{})
+		copy(f[index:], b)
+		return f
+	}
 	tag := func(f []byte, tags ...byte) []byte {
 		return append(append(append([]byte{}, f[:12]...), tags...), f[12:]...)
 	}
@@ -113,7 +132,14 @@ func TestVerdicts(t *testing.T) {
 		{"a fragment", with(20, 0x20), next, Received{Foreign: 1}},
 		{"a later fragment", with(20, 0, 1), next, Received{Foreign: 1}},
 		{"not to be fragmented", with(20, 0x40), shot, Received{Frames: 1}},
-		{"IPv6", with(12, 0x86, 0xdd), next, Received{Foreign: 1}},
+		{"IPv6", frame6(80, frames.Stamp{}), shot, Received{Frames: 1}},
+		{"a long one of IPv6", frame6(1514, frames.Stamp{Stream: 1, Number: 1}), shot, Received{Frames: 1, Missing: 1}},
+		{"IPv6 to another port", with6(57, 10), next, Received{Foreign: 1}},
+		{"another payload of IPv6", with6(62, 0x47, 0x58), next, Received{Foreign: 1}},
+		{"an extension header", with6(20, 0), next, Received{Foreign: 1}},
+		{"IPv6 in a VLAN", tag(frame6(80, frames.Stamp{}), 0x81, 0, 0, 5), next, Received{Foreign: 1, Tagged: 1}},
+		{"IPv6 cut short", frame6(80, frames.Stamp{})[:79], next, Received{Foreign: 1}},
+		{"a frame of IPv4 called IPv6", with(12, 0x86, 0xdd), next, Received{Foreign: 1}},
 		{"IP options", with(14, 0x46), next, Received{Foreign: 1}},
 		{"a VLAN", tag(frame(60, frames.Stamp{}), 0x81, 0, 0, 5), next, Received{Foreign: 1, Tagged: 1}},
 		{"a VLAN with another's packet", tag(with(42, 0), 0x81, 0, 0, 5), next, Received{Foreign: 1}},

@@ -9,6 +9,7 @@
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/udp.h>
 #include <stdbool.h>
 #include <bpf/bpf_endian.h>
@@ -32,16 +33,28 @@ volatile const __be16 port;
 volatile const __s64 shift; /* ns, of this clock to the sender's */
 volatile const __u64 words; /* of a stream in seen */
 
-/* A frame of the generator, up to the end of its stamp. */
-struct frame {
-	struct ethhdr eth;
-	struct iphdr ip;
-	struct udphdr udp;
+/* What the payload begins with. */
+struct stamp {
 	__be16 magic;
 	__be16 stream;
 	__be16 number_high;
 	__be32 number_low;
 	__be32 sent_high, sent_low;
+} __attribute__((packed));
+
+/* A frame of the generator, up to the end of its stamp. */
+struct frame {
+	struct ethhdr eth;
+	struct iphdr ip;
+	struct udphdr udp;
+	struct stamp stamp;
+} __attribute__((packed));
+
+struct frame6 {
+	struct ethhdr eth;
+	struct ipv6hdr ip;
+	struct udphdr udp;
+	struct stamp stamp;
 } __attribute__((packed));
 
 /* Duplicates are in frames, bytes and duplicates, and in nothing else. */
@@ -92,7 +105,13 @@ struct {
 static __always_inline bool ours(const struct frame *f)
 {
 	return f->eth.h_proto == bpf_htons(ETH_P_IP) && f->ip.version == 4 && f->ip.ihl == 5 && f->ip.protocol == IPPROTO_UDP &&
-	       !(f->ip.frag_off & FRAGMENT) && f->udp.dest == port && f->magic == MAGIC;
+	       !(f->ip.frag_off & FRAGMENT) && f->udp.dest == port && f->stamp.magic == MAGIC;
+}
+
+static __always_inline bool ours6(const struct frame6 *f)
+{
+	return f->eth.h_proto == bpf_htons(ETH_P_IPV6) && f->ip.version == 6 && f->ip.nexthdr == IPPROTO_UDP && f->udp.dest == port &&
+	       f->stamp.magic == MAGIC;
 }
 
 /* tagged says whether a frame of the generator follows a VLAN tag. The kernel has already moved a first
@@ -100,10 +119,12 @@ static __always_inline bool ours(const struct frame *f)
 static __always_inline bool tagged(struct __sk_buff *skb, const struct frame *f)
 {
 	struct frame inner;
+	struct frame6 inner6;
 
 	if (f->eth.h_proto != bpf_htons(ETH_P_8021Q) && f->eth.h_proto != bpf_htons(ETH_P_8021AD))
 		return false;
-	return !bpf_skb_load_bytes(skb, 4, &inner, sizeof inner) && ours(&inner);
+	return (!bpf_skb_load_bytes(skb, 4, &inner, sizeof inner) && ours(&inner)) ||
+	       (!bpf_skb_load_bytes(skb, 4, &inner6, sizeof inner6) && ours6(&inner6));
 }
 
 /* bucket is the place of a delay in a histogram. */
@@ -187,13 +208,11 @@ static __always_inline int account(struct cpu *c, __u32 stream, __u64 number, __
 	return TC_ACT_SHOT;
 }
 
-static __always_inline int judge(struct __sk_buff *skb, struct cpu *c, const struct frame *f)
+/* judge_ours accounts for a frame of the generator with a stamp. */
+static __always_inline int judge_ours(struct __sk_buff *skb, struct cpu *c, const struct stamp *s)
 {
-	bool known = ours(f);
-
-	if (!known || skb->vlan_present) {
-		if (known || tagged(skb, f))
-			c->tagged++;
+	if (skb->vlan_present) {
+		c->tagged++;
 		c->foreign++;
 		return TC_ACT_UNSPEC;
 	}
@@ -201,8 +220,37 @@ static __always_inline int judge(struct __sk_buff *skb, struct cpu *c, const str
 		c->merged++;
 		return TC_ACT_SHOT;
 	}
-	return account(c, bpf_ntohs(f->stream), (__u64)bpf_ntohs(f->number_high) << 32 | bpf_ntohl(f->number_low),
-		       (__u64)bpf_ntohl(f->sent_high) << 32 | bpf_ntohl(f->sent_low), skb->len);
+	return account(c, bpf_ntohs(s->stream), (__u64)bpf_ntohs(s->number_high) << 32 | bpf_ntohl(s->number_low),
+		       (__u64)bpf_ntohl(s->sent_high) << 32 | bpf_ntohl(s->sent_low), skb->len);
+}
+
+static __always_inline int judge(struct __sk_buff *skb, struct cpu *c, const struct frame *f)
+{
+	if (ours(f))
+		return judge_ours(skb, c, &f->stamp);
+	if (tagged(skb, f))
+		c->tagged++;
+	c->foreign++;
+	return TC_ACT_UNSPEC;
+}
+
+/* judge6 is judge for a packet of IPv6; copy has room for one that does not lie in one piece. */
+static __always_inline int judge6(struct __sk_buff *skb, struct cpu *c, const void *data, const void *end)
+{
+	const struct frame6 *f = data;
+	struct frame6 copy;
+
+	if (data + sizeof copy > end) {
+		if (bpf_skb_load_bytes(skb, 0, &copy, sizeof copy)) {
+			c->foreign++;
+			return TC_ACT_UNSPEC;
+		}
+		f = &copy;
+	}
+	if (ours6(f))
+		return judge_ours(skb, c, &f->stamp);
+	c->foreign++;
+	return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
@@ -215,6 +263,8 @@ int receive(struct __sk_buff *skb)
 
 	if (!c)
 		return TC_ACT_UNSPEC;
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return judge6(skb, c, data, end);
 	if (data + sizeof copy <= end)
 		return judge(skb, c, data);
 	/* Too short, or its bytes lie in pages: a packet ring's, or a long frame's. */

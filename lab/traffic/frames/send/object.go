@@ -2,7 +2,6 @@ package send
 
 import (
 	"github.com/gateweigh/gateweigh/lab/layout"
-	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
 // CheckObject reports what is wrong with the programs that this program carries for its architecture.
@@ -17,12 +16,12 @@ func CheckObject() error {
 
 // Frame is the frame of a stream as it leaves a link.
 func Frame(s Stream, bytes int, number uint64, sentNs int64) ([]byte, error) {
-	h, err := s.head()
+	f := newFiller()
+	h, err := s.head(f)
 	if err != nil {
 		return nil, err
 	}
-	f := newFiller()
 	b := append([]byte(nil), f.bytes[:bytes]...)
 	f.write(b, &h, &programsSlot{Bytes: uint32(bytes), Which: number & (1<<48 - 1)}, uint64(sentNs))
-	return b[:max(bytes, frames.MinBytes)], nil
+	return b[:max(bytes, minBytes([]programsHead{h}))], nil
 }

@@ -33,9 +33,11 @@ type programsControl struct {
 
 type programsHead struct {
 	_      structs.HostLayout
-	Bytes  [44]uint8
+	Bytes  [80]uint8
 	IpSum  uint32
 	UdpSum uint32
+	V6     uint32
+	Shares uint32
 }
 
 type programsSlot struct {

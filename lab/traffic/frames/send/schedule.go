@@ -58,6 +58,7 @@ type schedule struct {
 	// The planner's own.
 	batch   []frames.Frame
 	numbers []uint64 // of each stream's next frame
+	least   int      // bytes of the shortest frame that the streams can have
 	over    bool     // the plan has no more frames
 	due     uint64   // slots up to here are due
 
@@ -69,7 +70,7 @@ type schedule struct {
 }
 
 func newSchedule(cfg Config, l *live) (*schedule, error) {
-	s := &schedule{plan: cfg.Plan, batch: make([]frames.Frame, feedBatch), numbers: make([]uint64, len(cfg.Streams))}
+	s := &schedule{plan: cfg.Plan, least: frames.MinBytes, batch: make([]frames.Frame, feedBatch), numbers: make([]uint64, len(cfg.Streams))}
 	s.sent.ByStream = make([]int64, len(cfg.Streams))
 	if l == nil {
 		s.slots, s.c = make([]programsSlot, slotCount), &programsControl{}
@@ -111,9 +112,9 @@ func (s *schedule) readPlan() error {
 		n := s.plan.Fill(s.batch[:room])
 		s.over = n < room
 		for i, f := range s.batch[:n] {
-			if int(f.Bytes) < frames.MinBytes || int(f.Bytes) > s.plan.MaxBytes() || int(f.Stream) >= len(s.numbers) {
+			if int(f.Bytes) < s.least || int(f.Bytes) > s.plan.MaxBytes() || int(f.Stream) >= len(s.numbers) {
 				return fmt.Errorf("frame %d of the plan has %d bytes and stream %d: the plan says %d to %d bytes and %d streams",
-					produced+uint64(i), f.Bytes, f.Stream, frames.MinBytes, s.plan.MaxBytes(), s.plan.Streams())
+					produced+uint64(i), f.Bytes, f.Stream, s.least, s.plan.MaxBytes(), s.plan.Streams())
 			}
 			number := s.numbers[f.Stream]
 			s.numbers[f.Stream]++

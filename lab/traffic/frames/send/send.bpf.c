@@ -11,7 +11,9 @@
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/udp.h>
+#include <stdbool.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
@@ -22,6 +24,8 @@
 #define CATCH_UP 64   /* frames that a sender that loses frames sends at once after it was held up: catchUp */
 #define LOST_MOST 64  /* batches lost in a row after which the link counts as unfit */
 #define EOPNOTSUPP 95
+
+#define MIN_BYTES6 80 /* frames.MinBytes6 */
 
 #define MAGIC bpf_htons(0x4757) /* frames.Magic */
 
@@ -75,9 +79,13 @@ struct {
 /* What all frames of a stream begin with; lengths and checksums are 0. Sums are of 16-bit words
  * as they lie in memory. */
 struct head {
-	__u8 bytes[44]; /* Ethernet, IPv4, UDP: 42 */
+	/* Ethernet, IPv4 and UDP: 42; Ethernet, IPv6 and UDP: 62. Where streams of both families share the
+	 * pages of frames, those of IPv4 have after the stamp what a frame of IPv6 wrote over. */
+	__u8 bytes[MIN_BYTES6];
 	__u32 ip_sum;
-	__u32 udp_sum; /* with the pseudo-header, without any length */
+	__u32 udp_sum; /* with the pseudo-header, without any length; of IPv6 less the payload up to MIN_BYTES6 */
+	__u32 v6;      /* 1: a frame of IPv6 */
+	__u32 shares;  /* 1: pages are shared with frames of IPv6, and frames have at least MIN_BYTES6 */
 };
 
 struct {
@@ -124,6 +132,44 @@ static __always_inline void write_frame(void *data, const struct head *h, const 
 	*(__u64 *)(data + 52) = sent;
 	__u16 sum = ~folded((__u64)h->udp_sum + 2 * (__u64)udp_len + MAGIC + halves(which) + halves(sent) + payload_sums[bytes]);
 	udp->check = sum ? sum : 0xffff;
+}
+
+/* The same of a frame of IPv6, which has no checksum of its own. */
+static __always_inline void write_frame6(void *data, const struct head *h, const struct slot *s, __u32 bytes, __u64 now)
+{
+	struct ipv6hdr *ip = data + ETH_HLEN;
+	struct udphdr *udp = (void *)(ip + 1);
+	__u64 which = bpf_cpu_to_be64(s->which), sent = bpf_cpu_to_be64(now);
+	__be16 udp_len = bpf_htons(bytes - ETH_HLEN - sizeof(*ip));
+
+	__builtin_memcpy(data, h->bytes, 62);
+	ip->payload_len = udp_len;
+	udp->len = udp_len;
+	*(__u16 *)(data + 62) = MAGIC;
+	*(__u64 *)(data + 64) = which;
+	*(__u64 *)(data + 72) = sent;
+
+	__u16 sum = ~folded((__u64)h->udp_sum + 2 * (__u64)udp_len + MAGIC + halves(which) + halves(sent) + payload_sums[bytes]);
+
+	udp->check = sum ? sum : 0xffff;
+}
+
+/* Makes a frame of 60 bytes or more; of a stream of IPv6, or one beside such, of MIN_BYTES6 or more. */
+static __always_inline bool make(void *data, const void *end, const struct head *h, const struct slot *s, __u32 bytes, __u64 now)
+{
+	if (!h->v6 && !h->shares) {
+		write_frame(data, h, s, bytes, now);
+		return true;
+	}
+	if (data + MIN_BYTES6 > end)
+		return false;
+	if (h->v6) {
+		write_frame6(data, h, s, bytes, now);
+		return true;
+	}
+	write_frame(data, h, s, bytes, now);
+	__builtin_memcpy(data + 60, h->bytes + 60, MIN_BYTES6 - 60);
+	return true;
 }
 
 /* Where more frames wait than may be caught up, the rest of the plan is sent later. */
@@ -178,9 +224,8 @@ SEC("xdp") int send_frame(struct xdp_md *ctx)
 	if (!h || (bytes != length && bpf_xdp_adjust_tail(ctx, (int)(bytes - length))))
 		return XDP_ABORTED;
 	void *data = (void *)(long)ctx->data;
-	if (data + 60 > (void *)(long)ctx->data_end)
+	if (data + 60 > (void *)(long)ctx->data_end || !make(data, (void *)(long)ctx->data_end, h, s, bytes, now))
 		return XDP_ABORTED;
-	write_frame(data, h, s, bytes, now);
 	int verdict = bpf_redirect_map(&link, 0, XDP_ABORTED);
 	if (verdict != XDP_REDIRECT) {
 		c->gone = c->stop = 1;

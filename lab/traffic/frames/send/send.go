@@ -123,6 +123,7 @@ func Start(ctx context.Context, cfg Config) (_ *Sender, err error) {
 	if s.schedule, err = newSchedule(cfg, s.live); err != nil {
 		return nil, err
 	}
+	s.schedule.least = minBytes(s.heads)
 	if cfg.Loses {
 		s.schedule.c.Loses = 1
 	}
@@ -151,14 +152,9 @@ func (s *Sender) check() error {
 	if have, need := len(s.cfg.Streams), s.cfg.Plan.Streams(); have < need {
 		return fmt.Errorf("the plan has %d streams, and addresses are given for %d", need, have)
 	}
-	for i, st := range s.cfg.Streams {
-		h, err := st.head()
-		if err != nil {
-			return fmt.Errorf("stream %d: %w", i, err)
-		}
-		s.heads = append(s.heads, h)
-	}
-	return nil
+	var err error
+	s.heads, err = heads(s.cfg.Streams, s.filler)
+	return err
 }
 
 // chooseEngine prepares the live engine where it can be used.

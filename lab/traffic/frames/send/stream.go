@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
@@ -17,7 +18,7 @@ type MAC [6]byte
 // String is the usual notation, "02:67:77:61:00:01".
 func (m MAC) String() string { return net.HardwareAddr(m[:]).String() }
 
-// Stream is a sequence of frames that share their addresses: UDP over IPv4 over Ethernet.
+// Stream is a sequence of frames that share their addresses: UDP over IPv4 or IPv6 over Ethernet.
 type Stream struct {
 	SrcMAC, DstMAC MAC
 	Src, Dst       netip.AddrPort
@@ -25,18 +26,50 @@ type Stream struct {
 
 const (
 	etherTypeIPv4 = 0x0800
+	etherTypeIPv6 = 0x86dd
 	dontFragment  = 0x4000
 	ttl           = 64
 	protocolUDP   = 17
 )
 
+// is6 reports whether the frames are IPv6.
+func (s Stream) is6() bool { return s.Src.Addr().Is6() }
+
+// heads returns the heads of the streams.
+func heads(streams []Stream, f *filler) (list []programsHead, err error) {
+	with6 := slices.ContainsFunc(streams, Stream.is6)
+	for i, s := range streams {
+		h, err := s.head(f)
+		if err != nil {
+			return nil, fmt.Errorf("stream %d: %w", i, err)
+		}
+		if with6 && !s.is6() {
+			h.Shares = 1
+			copy(h.Bytes[frames.MinBytes:], f.bytes[frames.MinBytes:frames.MinBytes6])
+		}
+		list = append(list, h)
+	}
+	return list, nil
+}
+
+// minBytes is the length of the shortest frame of streams with these heads.
+func minBytes(list []programsHead) int {
+	if slices.ContainsFunc(list, func(h programsHead) bool { return h.V6 != 0 }) {
+		return frames.MinBytes6
+	}
+	return frames.MinBytes
+}
+
 // head is the common beginning of all frames of the stream. Its lengths and checksums are 0.
-func (s Stream) head() (h programsHead, err error) {
-	if !s.Src.Addr().Is4() || !s.Dst.Addr().Is4() {
-		return h, fmt.Errorf("%s to %s: both addresses must be IPv4", s.Src, s.Dst)
+func (s Stream) head(f *filler) (h programsHead, err error) {
+	if !s.Src.Addr().IsValid() || s.Src.Addr().Is4() != s.Dst.Addr().Is4() || s.Dst.Addr().Is4In6() {
+		return h, fmt.Errorf("%s to %s: both addresses must be IPv4, or both IPv6", s.Src, s.Dst)
 	}
 	if s.DstMAC == (MAC{}) {
 		return h, errors.New("no destination MAC address: name the router's, or the receiver's on a direct link")
+	}
+	if s.is6() {
+		return s.head6(f), nil
 	}
 	b, src, dst := h.Bytes[:0], s.Src.Addr().As4(), s.Dst.Addr().As4()
 	b = append(append(b, s.DstMAC[:]...), s.SrcMAC[:]...)
@@ -52,6 +85,24 @@ func (s Stream) head() (h programsHead, err error) {
 	h.UdpSum = wordSum(ip[12:]) + wordSum([]byte{0, protocolUDP}) +
 		wordSum(h.Bytes[frames.EthernetBytes+frames.IPv4Bytes:])
 	return h, nil
+}
+
+// head6 is head of a stream of IPv6 (RFC 8200).
+func (s Stream) head6(f *filler) (h programsHead) {
+	b, src, dst := h.Bytes[:0], s.Src.Addr().As16(), s.Dst.Addr().As16()
+	b = append(append(b, s.DstMAC[:]...), s.SrcMAC[:]...)
+	b = binary.BigEndian.AppendUint16(b, etherTypeIPv6)
+	b = append(b, 0x60, 0, 0, 0, 0, 0, protocolUDP, ttl) // version, class and flow label; length; next header, hop limit
+	b = append(append(b, src[:]...), dst[:]...)
+	b = binary.BigEndian.AppendUint16(b, s.Src.Port())
+	binary.BigEndian.AppendUint16(b, s.Dst.Port())
+	h.V6 = 1
+	ip := h.Bytes[frames.EthernetBytes:]
+	// The pseudo-header is addresses and next header (RFC 8200, 8.1). The filler's sums begin at byte 60, and the frame's
+	// filler where the stamp ends: the complement takes away what is between.
+	h.UdpSum = wordSum(ip[8:frames.IPv6Bytes]) + wordSum([]byte{0, protocolUDP}) +
+		wordSum(ip[frames.IPv6Bytes:][:frames.UDPBytes]) + uint32(^f.sums[frames.MinBytes6])
+	return h
 }
 
 // wordSum adds up 16-bit words as they lie in memory, an odd last byte with a zero behind it. The Internet
@@ -97,12 +148,33 @@ func newFiller() *filler {
 // write makes a frame of s.Bytes in b, whose bytes from 60 on are the filler's. It is what write_frame is in
 // send.bpf.c.
 func (f *filler) write(b []byte, h *programsHead, s *programsSlot, sentNs uint64) {
+	if h.V6 != 0 {
+		f.write6(b, h, s, sentNs)
+		return
+	}
+	if h.Shares != 0 {
+		copy(b[frames.MinBytes:], h.Bytes[frames.MinBytes:])
+	}
 	copy(b, h.Bytes[:frames.PayloadAt])
 	ip, udp := b[frames.EthernetBytes:], b[frames.EthernetBytes+frames.IPv4Bytes:]
 	binary.BigEndian.PutUint16(ip[2:], uint16(s.Bytes-frames.EthernetBytes))
 	binary.NativeEndian.PutUint16(ip[10:], ^foldChecksum(uint64(h.IpSum)+uint64(binary.NativeEndian.Uint16(ip[2:]))))
 	binary.BigEndian.PutUint16(udp[4:], uint16(s.Bytes-frames.EthernetBytes-frames.IPv4Bytes))
-	stamp := b[frames.PayloadAt:frames.MinBytes]
+	f.finish(udp, b[frames.PayloadAt:frames.MinBytes], h, s, sentNs)
+}
+
+// write6 is write of a frame of IPv6, write_frame6 in send.bpf.c.
+func (f *filler) write6(b []byte, h *programsHead, s *programsSlot, sentNs uint64) {
+	copy(b, h.Bytes[:frames.PayloadAt6])
+	ip, udp := b[frames.EthernetBytes:], b[frames.EthernetBytes+frames.IPv6Bytes:]
+	length := uint16(s.Bytes - frames.EthernetBytes - frames.IPv6Bytes)
+	binary.BigEndian.PutUint16(ip[4:], length)
+	binary.BigEndian.PutUint16(udp[4:], length)
+	f.finish(udp, b[frames.PayloadAt6:frames.MinBytes6], h, s, sentNs)
+}
+
+// finish writes a frame's stamp and UDP's checksum.
+func (f *filler) finish(udp, stamp []byte, h *programsHead, s *programsSlot, sentNs uint64) {
 	binary.BigEndian.PutUint16(stamp, frames.Magic)
 	binary.BigEndian.PutUint64(stamp[2:], s.Which)
 	binary.BigEndian.PutUint64(stamp[10:], sentNs)

@@ -115,7 +115,7 @@ var allowedImports = map[string][]string{
 	"lab/result":  {"lab/scratch", "textfile"},
 	"lab/scratch": {}, // folders that end with their process
 	// opens the counters of each client's namespace
-	"lab/client":  {"lab/words", "lab/meter", "lab/client/persona", "lab/traffic", "ppp/pppoe"},
+	"lab/client":  {"lab/words", "lab/meter", "lab/client/persona", "lab/traffic", "lab/traffic/socket", "ppp/pppoe"},
 	"lab/traffic": {"lab/result", "lab/traffic/socket"}, // result names the directions
 	"lab/meter":   {"lab/softirq"}, "lab/softirq": {},   // links that are polled in interrupts
 	"lab/burn":     {"lab/realtime"},                            // a share of CPUs' time

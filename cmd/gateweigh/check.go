@@ -116,7 +116,7 @@ func megabytes(mib float64) string {
 }
 
 func deviceText(d runner.DeviceHere, command string) string {
-	text := d.Name + " runs here"
+	text := words.Joined(", ", d.Name+" runs here", d.Without)
 	if !d.Here {
 		text = d.Name + " not here: " + d.Reason
 	}

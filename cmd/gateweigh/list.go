@@ -68,7 +68,8 @@ type listedDevice struct {
 	Kernel    string     `json:"kernel,omitempty"`  // a kernel for run --kernel under which it can run
 	Command   string     `json:"command,omitempty"` // the command that runs it under that kernel
 	Admission string     `json:"admission"`
-	DHCP      bool       `json:"dhcp"` // it leases addresses itself
+	DHCP      bool       `json:"dhcp"`               // it leases addresses itself
+	Forwards  string     `json:"forwards,omitempty"` // "IPv4 and IPv6"; empty: IPv4 alone
 	Needs     []dut.Need `json:"needs"`
 }
 
@@ -121,7 +122,8 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 		}
 		traits := d.Traits()
 		l := listedDevice{Name: name, About: traits.About, Here: true, Admission: admission(name, traits), DHCP: traits.DHCP,
-			Needs: append([]dut.Need{}, traits.Needs...)}
+			Forwards: traits.FamiliesText(),
+			Needs:    append([]dut.Need{}, traits.Needs...)}
 		if l.Needs, err = dut.Locate(cmd.Context(), host, l.Needs); err != nil {
 			return all, err
 		}
@@ -296,6 +298,9 @@ func (e listedExperiment) absent() string {
 func (d listedDevice) text(details bool) []string {
 	lines := []string{d.About}
 	admission := "admission: " + d.Admission
+	if d.Forwards != "" {
+		admission += "; forwards " + d.Forwards
+	}
 	if d.DHCP {
 		admission += "; leases addresses itself"
 	}

@@ -164,5 +164,9 @@ func runInside(ctx context.Context, lab *bench.Bench, name string, command []str
 
 // clientVariables are the variables that a device's commands login, status and logout get for a client.
 func clientVariables(c dut.ClientAddr) []string {
-	return []string{fmt.Sprintf("%s=%d", client.VarClient, c.N), fmt.Sprintf("%s=%s", client.VarClientIP, c.IP)}
+	ip := c.IP
+	if !ip.IsValid() {
+		ip = c.IP6
+	}
+	return []string{fmt.Sprintf("%s=%d", client.VarClient, c.N), fmt.Sprintf("%s=%s", client.VarClientIP, ip)}
 }

@@ -2,8 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/netip"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -11,14 +12,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/iperf3"
 )
 
 // serveIperf3 starts an iperf3 server for each client. StopTraffic ends them, so each load has new ones.
 func (a *Agent) serveIperf3(ctx context.Context, t Traffic) error {
 	for n := 1; n <= t.Clients; n++ {
-		argv := iperf3.Server(netip.AddrPortFrom(t.Server, iperf3Port(n)))
+		argv := iperf3.Server(t.Server.listen(iperf3Port(n)))
 		if err := a.spawnTraffic(Command{Name: fmt.Sprintf("iperf3-server-%d", n), Argv: argv}); err != nil {
 			return err
 		}
@@ -56,11 +56,11 @@ func iperf3Port(n int) uint16 { return trafficPort + uint16(n-1) }
 // iperf3 is one client's part of the load; mtu is that of the client's link, bytes.
 func (t Traffic) iperf3(from *client.Client, mtu int) iperf3.Client {
 	c := iperf3.Client{
-		Server: netip.AddrPortFrom(t.Server, iperf3Port(from.Num)), Local: from.LocalIP(), UDP: t.UDP,
+		Server: t.Server.port(from.LocalIP(), iperf3Port(from.Num)), Local: from.LocalIP(), UDP: t.UDP,
 		RateBps: t.OfferedMbps * 1e6 / float64(t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
 	}
 	if !c.UDP {
-		c.Bytes = t.BurstSegments * traffic.SegmentBytes(mtu, false)
+		c.Bytes = t.BurstSegments * t.segmentBytes(mtu)
 		c.Paced = t.Paced && t.Direction == result.Up
 	}
 	return c
@@ -76,11 +76,7 @@ func awaitServers(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, serversTimeout)
 	defer cancel()
 	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-		text, err := os.ReadFile("/proc/thread-self/net/tcp") // the main thread may be in a client's namespace
-		if err != nil {
-			return err
-		}
-		ports, err := meter.Listening(string(text))
+		ports, err := listening()
 		if err != nil {
 			return err
 		}
@@ -90,6 +86,25 @@ func awaitServers(ctx context.Context, n int) error {
 		}
 	}
 	return nil
+}
+
+// listening reads the TCP ports at which programs of the calling thread's network namespace listen.
+func listening() (ports []uint16, err error) {
+	for _, name := range []string{"tcp", "tcp6"} {
+		text, err := os.ReadFile("/proc/thread-self/net/" + name) // the main thread may be in a client's namespace
+		if errors.Is(err, fs.ErrNotExist) && name == "tcp6" {
+			break // a kernel without IPv6
+		}
+		if err != nil {
+			return nil, err
+		}
+		more, err := meter.Listening(string(text))
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, more...)
+	}
+	return ports, nil
 }
 
 // programStats adds the CPU time of the load's programs, and counts those that have ended as broken.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,30 +24,46 @@ import (
 // not admitted, clients knock at the port, and the server's host records which knocks arrive. A knock is the first
 // packet of a TCP connection, or one datagram.
 type LoadPort struct {
-	Addr netip.AddrPort `json:"at"`
-	UDP  bool           `json:"udp,omitzero"` // else TCP
+	Server Server `json:"at"`
+	Port   uint16 `json:"port"`
+	UDP    bool   `json:"udp,omitzero"` // else TCP
+}
+
+// addrs lists the port at each address of the server.
+func (port LoadPort) addrs() (list []netip.AddrPort) {
+	for _, ip := range []netip.Addr{port.Server.Addr4, port.Server.Addr6} {
+		if ip.IsValid() {
+			list = append(list, netip.AddrPortFrom(ip, port.Port))
+		}
+	}
+	return list
 }
 
 func (port LoadPort) String() string {
-	if port.UDP {
-		return "UDP " + port.Addr.String()
+	var addrs []string
+	for _, addr := range port.addrs() {
+		addrs = append(addrs, addr.String())
 	}
-	return "TCP " + port.Addr.String()
+	protocol := "TCP "
+	if port.UDP {
+		protocol = "UDP "
+	}
+	return protocol + strings.Join(addrs, " and ")
 }
 
 // LoadPort returns the port to which the clients of the load send.
 func (t Traffic) LoadPort() LoadPort {
 	if traffic.KindOf(t.Kind).Frames {
-		return LoadPort{netip.AddrPortFrom(t.Server, frames.Port), true}
+		return LoadPort{t.Server, frames.Port, true}
 	}
-	return LoadPort{netip.AddrPortFrom(t.Server, trafficPort), t.UDP}
+	return LoadPort{t.Server, trafficPort, t.UDP}
 }
 
 // portWatch records knocks that arrive for a port. It reads the packets of the host's link, so knocks count even if no
 // program listens at the port.
 type portWatch struct {
-	mu sync.Mutex // guards what follows
-	fd int        // 0: the host watches no port
+	mu  sync.Mutex // guards what follows
+	fds []int      // packet sockets, one for each address of the server; none: the host watches no port
 }
 
 var errNoPortWatched = errors.New("this host watches no port")
@@ -61,33 +78,48 @@ func (a *Agent) WatchPort(_ context.Context, link string, port LoadPort) error {
 	if err != nil {
 		return fmt.Errorf("watching %s on %s: %w", port, link, err)
 	}
-	// Protocol 0 receives nothing, so no packet passes before the filter is attached.
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("watching %s on %s: %w", port, link, err)
+	for _, addr := range port.addrs() {
+		fd, err := watchAddress(ifi.Index, addr, port.UDP)
+		if err != nil {
+			p.leave()
+			return fmt.Errorf("watching %s on %s: %w", port, link, err)
+		}
+		p.fds = append(p.fds, fd)
 	}
-	filter := port.filter()
+	return nil
+}
+
+// watchAddress opens a packet socket that receives the knocks for an address.
+func watchAddress(index int, addr netip.AddrPort, udp bool) (fd int, err error) {
+	// Protocol 0 receives nothing, so no packet passes before the filter is attached.
+	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	filter, protocol := knockFilter(addr, udp), uint16(unix.ETH_P_IP)
+	if addr.Addr().Is6() {
+		protocol = unix.ETH_P_IPV6
+	}
 	err = unix.SetsockoptSockFprog(
 		fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 	if err == nil {
-		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: ifi.Index})
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(protocol), Ifindex: index})
 	}
 	if err != nil {
 		unix.Close(fd)
-		return fmt.Errorf("watching %s on %s: %w", port, link, err)
+		return -1, err
 	}
-	p.fd = fd
-	return nil
+	return fd, nil
 }
 
 func networkOrder(n uint16) uint16 { return n<<8 | n>>8 }
 
-// filter is a program for the socket that accepts knocks only, so late packets of a load do not count. It cuts packets
-// off after the port numbers. Knocks are IPv4 packets: the first segment of a TCP connection (SYN without ACK, RFC 9293
-// section 3.1), or a datagram that begins with knockText.
-func (port LoadPort) filter() (list []unix.SockFilter) {
-	to := port.Addr.Addr().As4()
-	const most = 64 // bytes: an IPv4 header with all options, and the ports
+// knockFilter is a program for the socket that accepts knocks for an address only, so late packets of a load do not
+// count. It cuts packets off after the port numbers. A knock is the first segment of a TCP connection (SYN without ACK,
+// RFC 9293 section 3.1), or a datagram that begins with knockText. In IPv6 it has no extension headers. Long: one
+// program, instruction by instruction.
+func knockFilter(addr netip.AddrPort, udp bool) (list []unix.SockFilter) {
+	const most = 64 // bytes: a header of IPv6, or one of IPv4 with all options, and the ports
 	var refuse []int
 	var program []bpf.Instruction
 	refuseIf := func(cond bpf.JumpTest, val uint32) {
@@ -95,18 +127,29 @@ func (port LoadPort) filter() (list []unix.SockFilter) {
 		program = append(program, bpf.JumpIf{Cond: cond, Val: val})
 	}
 	protocol := uint32(unix.IPPROTO_TCP)
-	if port.UDP {
+	if udp {
 		protocol = unix.IPPROTO_UDP
 	}
-	program = append(program, bpf.LoadAbsolute{Off: 16, Size: 4}) // destination
-	refuseIf(bpf.JumpNotEqual, binary.BigEndian.Uint32(to[:]))
-	program = append(program, bpf.LoadAbsolute{Off: 9, Size: 1})
+	destination, kind := uint32(16), uint32(9) // places in the header
+	if addr.Addr().Is6() {
+		destination, kind = 24, 6
+	}
+	for to := addr.Addr().AsSlice(); len(to) > 0; to, destination = to[4:], destination+4 {
+		program = append(program, bpf.LoadAbsolute{Off: destination, Size: 4})
+		refuseIf(bpf.JumpNotEqual, binary.BigEndian.Uint32(to))
+	}
+	program = append(program, bpf.LoadAbsolute{Off: kind, Size: 1})
 	refuseIf(bpf.JumpNotEqual, protocol)
-	program = append(program, bpf.LoadAbsolute{Off: 6, Size: 2}) // place of a fragment
-	refuseIf(bpf.JumpBitsSet, 0x1fff)
-	program = append(program, bpf.LoadMemShift{Off: 0}, bpf.LoadIndirect{Off: 2, Size: 2}) // destination port
-	refuseIf(bpf.JumpNotEqual, uint32(port.Addr.Port()))
-	if port.UDP {
+	if addr.Addr().Is6() {
+		program = append(program, bpf.LoadConstant{Dst: bpf.RegX, Val: ipv6HeaderBytes})
+	} else {
+		program = append(program, bpf.LoadAbsolute{Off: 6, Size: 2}) // place of a fragment
+		refuseIf(bpf.JumpBitsSet, 0x1fff)
+		program = append(program, bpf.LoadMemShift{Off: 0})
+	}
+	program = append(program, bpf.LoadIndirect{Off: 2, Size: 2}) // destination port
+	refuseIf(bpf.JumpNotEqual, uint32(addr.Port()))
+	if udp { // the payload begins behind a header of 8 bytes
 		for i := 0; i < len(knockText); i += 4 {
 			program = append(program, bpf.LoadIndirect{Off: uint32(8 + i), Size: 4})
 			refuseIf(bpf.JumpNotEqual, binary.BigEndian.Uint32([]byte(knockText[i:])))
@@ -132,23 +175,40 @@ func (port LoadPort) filter() (list []unix.SockFilter) {
 	return list
 }
 
-// Arrivals returns the senders of the knocks that arrived since the last call, in order of arrival.
+// Arrivals returns the senders of the knocks that arrived since the last call, in order of arrival, those of IPv4
+// first.
 func (a *Agent) Arrivals(context.Context) (from []netip.Addr, err error) {
 	p := &a.portWatch
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.fd == 0 {
+	if len(p.fds) == 0 {
 		return nil, errNoPortWatched
 	}
+	for _, fd := range p.fds {
+		list, err := readSenders(fd)
+		if from = append(from, list...); err != nil {
+			return from, fmt.Errorf("reading what arrived: %w", err)
+		}
+	}
+	return from, nil
+}
+
+// ipv6HeaderBytes is the length of an IPv6 header without extensions (RFC 8200, 3).
+const ipv6HeaderBytes = 40
+
+// readSenders returns the senders of the packets that a packet socket holds.
+func readSenders(fd int) (from []netip.Addr, err error) {
 	for packet := make([]byte, 64); ; {
-		n, _, err := unix.Recvfrom(p.fd, packet, unix.MSG_DONTWAIT)
+		n, _, err := unix.Recvfrom(fd, packet, unix.MSG_DONTWAIT)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
 			return from, nil
 		case err != nil:
-			return from, fmt.Errorf("reading what arrived: %w", err)
-		case n >= 20:
+			return from, err
+		case n >= ipv6HeaderBytes && packet[0]>>4 == 6:
+			from = append(from, netip.AddrFrom16([16]byte(packet[8:24])))
+		case n >= 20 && packet[0]>>4 == 4:
 			from = append(from, netip.AddrFrom4([4]byte(packet[12:16])))
 		}
 	}
@@ -161,12 +221,12 @@ func (a *Agent) UnwatchPort(context.Context) {
 	a.portWatch.leave()
 }
 
-// leave closes the socket. The caller holds the lock.
+// leave closes the sockets. The caller holds the lock.
 func (p *portWatch) leave() {
-	if p.fd != 0 {
-		unix.Close(p.fd)
-		p.fd = 0
+	for _, fd := range p.fds {
+		unix.Close(fd)
 	}
+	p.fds = nil
 }
 
 // Knocks says which clients Knock lets knock, and how often.
@@ -192,11 +252,13 @@ func (a *Agent) Knock(ctx context.Context, k Knocks) error {
 	}()
 	for range k.Times {
 		for _, i := range k.Clients {
-			fd, err := k.Port.knock(pool.Clients[i])
-			if err != nil {
-				return fmt.Errorf("client %d: knocking at %s: %w", pool.Clients[i].Num, k.Port, err)
+			for _, addr := range k.Port.addrs() {
+				fd, err := k.Port.knock(pool.Clients[i], addr)
+				if err != nil {
+					return fmt.Errorf("client %d: knocking at %s: %w", pool.Clients[i].Num, k.Port, err)
+				}
+				open = append(open, fd)
 			}
-			open = append(open, fd)
 		}
 		select {
 		case <-ctx.Done():
@@ -208,19 +270,19 @@ func (a *Agent) Knock(ctx context.Context, k Knocks) error {
 }
 
 // knock sends one packet from a new socket, which the caller closes.
-func (port LoadPort) knock(c *client.Client) (fd int, err error) {
+func (port LoadPort) knock(c *client.Client, addr netip.AddrPort) (fd int, err error) {
 	kind := unix.SOCK_STREAM
 	if port.UDP {
 		kind = unix.SOCK_DGRAM
 	}
 	err = c.Do(func() error {
-		fd, err = socket.New(kind, port.Addr.Addr())
+		fd, err = socket.New(kind, addr.Addr())
 		return err
 	})
 	if err != nil {
 		return -1, err
 	}
-	if err := port.sendKnock(fd, c.LocalIP()); err != nil {
+	if err := port.sendKnock(fd, c.AddressTo(addr.Addr()), addr); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
@@ -228,10 +290,10 @@ func (port LoadPort) knock(c *client.Client) (fd int, err error) {
 }
 
 // sendKnock sends one knock through the socket fd, from the address given. That the device rejects it is no error.
-func (port LoadPort) sendKnock(fd int, from netip.Addr) error {
+func (port LoadPort) sendKnock(fd int, from netip.Addr, to netip.AddrPort) error {
 	err := unix.Bind(fd, socket.Addr(netip.AddrPortFrom(from, 0)))
 	if err == nil {
-		err = unix.Connect(fd, socket.Addr(port.Addr))
+		err = unix.Connect(fd, socket.Addr(to))
 	}
 	if err == nil && port.UDP {
 		_, err = socket.SendSome(fd, append([]byte(knockText), make([]byte, knockBytes-len(knockText))...))

@@ -59,7 +59,9 @@ func TestOnlyProbesOfPortsAreCounted(t *testing.T) {
 	stamp := make([]byte, frames.StampBytes+14)
 	frames.Stamp{Stream: 3, Number: 9, SentNs: 1}.Put(stamp)
 	knock := append([]byte(knockText), make([]byte, knockBytes-len(knockText))...)
-	for _, d := range []LoadPort{{Addr: addr}, {Addr: addr, UDP: true}} {
+	for _, d := range []LoadPort{
+		{Server: Server{Addr4: addr.Addr()}, Port: addr.Port()},
+		{Server: Server{Addr4: addr.Addr()}, Port: addr.Port(), UDP: true}} {
 		a := &Agent{}
 		in(pair.Server, func() error { return a.WatchPort(t.Context(), "gwt1", d) })
 		if d.UDP {
@@ -84,9 +86,9 @@ func TestOnlyProbesOfPortsAreCounted(t *testing.T) {
 			if d.UDP {
 				kind = unix.SOCK_DGRAM
 			}
-			fd, err := socket.New(kind, d.Addr.Addr())
+			fd, err := socket.New(kind, addr.Addr())
 			if err == nil {
-				err = d.sendKnock(fd, labtest.ClientIP)
+				err = d.sendKnock(fd, labtest.ClientIP, addr)
 				unix.Close(fd)
 			}
 			return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -151,14 +152,17 @@ func (*Agent) AddNeighbours(_ context.Context, n Neighbours) error {
 	}
 	for _, a := range n.List {
 		mac, err := net.ParseMAC(a.MAC)
-		if err == nil {
-			err = h.NeighSet(&netlink.Neigh{
-				LinkIndex: link.Attrs().Index, IP: a.IP.AsSlice(), HardwareAddr: mac,
+		if err != nil {
+			return fmt.Errorf("entering client %d on %s: %w", a.Num, n.Link, err)
+		}
+		for _, ip := range a.IPs() {
+			err := h.NeighSet(&netlink.Neigh{
+				LinkIndex: link.Attrs().Index, IP: ip.AsSlice(), HardwareAddr: mac,
 				State: netlink.NUD_REACHABLE, Flags: netlink.NTF_EXT_LEARNED,
 			})
-		}
-		if err != nil {
-			return fmt.Errorf("entering the neighbour %s on %s: %w", a.IP, n.Link, err)
+			if err != nil {
+				return fmt.Errorf("entering the neighbour %s on %s: %w", ip, n.Link, err)
+			}
 		}
 	}
 	return nil
@@ -238,10 +242,8 @@ func (l Link) apply() error {
 	if err := l.queue(link); err != nil {
 		return fmt.Errorf("setting its queue: %w", err)
 	}
-	for _, a := range l.Addrs {
-		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: persona.IPNet(a)}); err != nil {
-			return fmt.Errorf("adding the address %s: %w", a, err)
-		}
+	if err := l.addAddresses(link); err != nil {
+		return err
 	}
 	if err := l.offloads(link); err != nil {
 		return err
@@ -257,6 +259,33 @@ func (l Link) apply() error {
 	}
 	if err != nil {
 		return fmt.Errorf("asking for a polling thread (threaded NAPI, Linux 5.12): %w", err)
+	}
+	return nil
+}
+
+// addAddresses gives the link its addresses. IPv6 addresses are not checked for duplicates (RFC 4862, 5.4), so that
+// they can be used as soon as the link is up: the lab knows all addresses of its networks. The same is set for the
+// link-local address, which the kernel makes.
+func (l Link) addAddresses(link netlink.Link) error {
+	if slices.ContainsFunc(l.Addrs, func(a netip.Prefix) bool { return a.Addr().Is6() }) {
+		settings := map[string]string{}
+		for _, s := range []struct{ name, value string }{
+			{"disable_ipv6", "0"}, {"accept_dad", "0"}, {"accept_ra", "0"}, {"router_solicitations", "0"},
+		} {
+			settings["ipv6/conf/"+l.Name+"/"+s.name] = s.value
+		}
+		if err := client.SetSysctls(settings); err != nil {
+			return err
+		}
+	}
+	for _, a := range l.Addrs {
+		addr := &netlink.Addr{IPNet: persona.IPNet(a)}
+		if a.Addr().Is6() {
+			addr.Flags = unix.IFA_F_NODAD
+		}
+		if err := netlink.AddrReplace(link, addr); err != nil {
+			return fmt.Errorf("adding the address %s: %w", a, err)
+		}
 	}
 	return nil
 }

@@ -145,7 +145,8 @@ func tryStreams(ctx context.Context, udp bool) (string, error) {
 	}
 	const streams = 4
 	load := bundle{Config: traffic.Config{
-		Streams: streams, UDP: udp, RateBps: 4e6, Direction: result.Up, BurstSegments: 4, MaxSeconds: 60}, Server: addr}
+		Streams: streams, UDP: udp, RateBps: 4e6, Direction: result.Up, BurstSegments: 4, MaxSeconds: 60},
+		Server: Server{Addr4: addr.Addr()}, Port: addr.Port()}
 	for range streams {
 		load.Local = append(load.Local, addr.Addr())
 	}

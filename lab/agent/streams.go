@@ -120,7 +120,7 @@ func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 	if err := t.prepareHost(); err != nil {
 		return err
 	}
-	listener := Listener{netip.AddrPortFrom(t.Server, trafficPort), max(1, t.ClientHosts) * len(t.directions()), t.UDP}
+	listener := Listener{t.Server.listen(trafficPort), max(1, t.ClientHosts) * len(t.directions()), t.UDP}
 	if t.Workers <= 1 {
 		return a.traffic.inProcess.Serve(ctx, listener)
 	}
@@ -129,7 +129,7 @@ func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 	}
 	return onEachWorker(a.traffic.farWorkers, func(i int, w *worker) error {
 		listener := listener
-		listener.Addr = netip.AddrPortFrom(t.Server, workersPort+uint16(i))
+		listener.Addr = t.Server.listen(workersPort + uint16(i))
 		return w.do(ctx, "Serve", listener)
 	})
 }
@@ -151,7 +151,7 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 	if len(s.inProcess.generators)+len(s.nearWorkers) > 0 {
 		return errTraffic
 	}
-	all := bundle{Server: netip.AddrPortFrom(t.Server, trafficPort)}
+	all := bundle{Server: t.Server, Port: trafficPort}
 	for i := range t.Clients {
 		c := pool.Clients[i%len(pool.Clients)]
 		if t.Workers > 1 && c.NetNS() != nil {
@@ -161,7 +161,7 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 		all.clients, all.Local = append(all.clients, c), append(all.Local, c.LocalIP())
 	}
 	if t.Workers > 1 {
-		all.Server = netip.AddrPortFrom(t.Server, workersPort)
+		all.Port = workersPort
 		s.nearWorkers, err = addWorkers(a.opts.Host, nil, t.Workers)
 	}
 	for _, cfg := range t.configs(pool.Kind().MTU) {
@@ -190,10 +190,18 @@ func (t Traffic) configs(mtu int) (list []traffic.Config) {
 	for _, direction := range directions {
 		list = append(list, traffic.Config{
 			Streams: t.Clients, UDP: t.UDP, RateBps: t.OfferedMbps * 1e6 / float64(len(directions)), Direction: direction,
-			BurstSegments: t.BurstSegments, MSS: traffic.SegmentBytes(mtu, t.UDP), MaxSeconds: t.MaxSeconds,
+			BurstSegments: t.BurstSegments, MSS: t.segmentBytes(mtu), MaxSeconds: t.MaxSeconds,
 		})
 	}
 	return list
+}
+
+// segmentBytes is the payload of the load's full packets where the clients' links take mtu bytes.
+func (t Traffic) segmentBytes(mtu int) int {
+	if t.Server.Addr6.IsValid() {
+		mtu = client.IPv6.PacketMTU(mtu)
+	}
+	return traffic.SegmentBytes(mtu, t.UDP)
 }
 
 // stopStreams ends the generators of this host, and the workers that have generators.
@@ -210,7 +218,8 @@ func (s *trafficState) stopStreams() error {
 type bundle struct {
 	Config traffic.Config `json:"config"`
 	Local  []netip.Addr   `json:"from"` // addresses of the clients
-	Server netip.AddrPort `json:"to"`
+	Server Server         `json:"to"`
+	Port   uint16         `json:"port"` // of the server
 
 	clients []*client.Client // in whose namespaces the sockets are made; nil in a worker, which stays in the host's
 }
@@ -221,8 +230,7 @@ func (b bundle) split(n int) []bundle {
 	list := make([]bundle, n)
 	for i := range list {
 		lo, hi := len(b.Local)*i/n, len(b.Local)*(i+1)/n
-		part := bundle{Config: b.Config, Local: b.Local[lo:hi],
-			Server: netip.AddrPortFrom(b.Server.Addr(), b.Server.Port()+uint16(i))}
+		part := bundle{Config: b.Config, Local: b.Local[lo:hi], Server: b.Server, Port: b.Port + uint16(i)}
 		part.Config.Streams, part.Config.RateBps = hi-lo, b.Config.RateBps*float64(hi-lo)/float64(len(b.Local))
 		list[i] = part
 	}
@@ -231,8 +239,9 @@ func (b bundle) split(n int) []bundle {
 
 // dial connects stream i, as a traffic.DialFunc.
 func (b bundle) dial(ctx context.Context, i int) (fd int, err error) {
+	to := b.Server.port(b.Local[i], b.Port)
 	open := func() (err error) {
-		fd, err = traffic.NewSocket(b.Server.Addr(), b.Config.UDP)
+		fd, err = traffic.NewSocket(to.Addr(), b.Config.UDP)
 		return err
 	}
 	if b.clients != nil {
@@ -243,7 +252,7 @@ func (b bundle) dial(ctx context.Context, i int) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := traffic.Connect(ctx, fd, b.Local[i], b.Server); err != nil {
+	if err := traffic.Connect(ctx, fd, b.Local[i], to); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}

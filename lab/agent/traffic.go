@@ -28,19 +28,57 @@ type Traffic struct {
 	Direction string `json:"direction"` // result.Up, result.Down, or result.Both for streams
 	Clients   int    `json:"clients"`   // of this host; for the server, of all client hosts
 	// MostClients is the larger number of clients of the two labs of a pair, so that both labs get the same settings.
-	MostClients   int        `json:"most_clients"`
-	ClientHosts   int        `json:"client_hosts"` // hosts with clients, each with a generator; zero is 1
-	Workers       int        `json:"workers"`      // processes that share each host's streams: see ProcessesFor
-	OfferedMbps   float64    `json:"offered_mbps"` // payload, all Clients together
-	BurstSegments int        `json:"burst_segments"`
-	MTU           int        `json:"mtu,omitempty"` // of the path, bytes, if less than that of the clients' links; else 0
-	MaxSeconds    int        `json:"max_seconds"`   // after this time the load ends by itself
-	Server        netip.Addr `json:"server"`
+	MostClients   int     `json:"most_clients"`
+	ClientHosts   int     `json:"client_hosts"` // hosts with clients, each with a generator; zero is 1
+	Workers       int     `json:"workers"`      // processes that share each host's streams: see ProcessesFor
+	OfferedMbps   float64 `json:"offered_mbps"` // payload, all Clients together
+	BurstSegments int     `json:"burst_segments"`
+	MTU           int     `json:"mtu,omitempty"` // of the path, bytes, if less than that of the clients' links; else 0
+	MaxSeconds    int     `json:"max_seconds"`   // after this time the load ends by itself
+	Server        Server  `json:"server"`
 	// ShortPerSecond is how many short connections a second the clients open in turn, beside the load. Zero: none.
 	ShortPerSecond float64       `json:"short_per_second,omitempty"`
 	ShortBytes     int           `json:"short_bytes,omitempty"` // that each of them transfers
 	ShortAfter     time.Duration `json:"short_after,omitempty"` // from the start of the load to the first one
 	Frames         *Frames       `json:"frames,omitempty"`      // this host's part; nil for other kinds of traffic
+}
+
+// Server is where the clients' traffic goes: the server's IPv4 address, its IPv6 address, or both. Each client uses the
+// one of the family that it sends by.
+type Server struct {
+	Addr4 netip.Addr `json:"addr,omitzero"`
+	Addr6 netip.Addr `json:"addr6,omitzero"`
+}
+
+// ServerFor returns the server's addresses for clients of a family.
+func ServerFor(f client.Family, addr4, addr6 netip.Addr) (s Server) {
+	if f.Has4() {
+		s.Addr4 = addr4
+	}
+	if f.Has6() {
+		s.Addr6 = addr6
+	}
+	return s
+}
+
+// listen returns the address at which a program of the server's host listens: with both families any, which a socket
+// of IPv6 takes connections of IPv4 at too.
+func (s Server) listen(port uint16) netip.AddrPort {
+	switch {
+	case !s.Addr6.IsValid():
+		return netip.AddrPortFrom(s.Addr4, port)
+	case !s.Addr4.IsValid():
+		return netip.AddrPortFrom(s.Addr6, port)
+	}
+	return netip.AddrPortFrom(netip.IPv6Unspecified(), port)
+}
+
+// port returns where a client with an address sends.
+func (s Server) port(from netip.Addr, port uint16) netip.AddrPort {
+	if from.Is6() {
+		return netip.AddrPortFrom(s.Addr6, port)
+	}
+	return netip.AddrPortFrom(s.Addr4, port)
 }
 
 // Ports of the server.
@@ -154,7 +192,7 @@ func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
 		return err
 	}
 	if t.ShortPerSecond > 0 && s.answers == nil {
-		if s.answers, err = short.Serve(ctx, netip.AddrPortFrom(t.Server, shortPort)); err != nil {
+		if s.answers, err = short.Serve(ctx, t.Server.listen(shortPort)); err != nil {
 			return err
 		}
 	}
@@ -162,15 +200,15 @@ func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
 }
 
 // ServeEcho prepares the server's host for probes of the round-trip time, without a load.
-func (a *Agent) ServeEcho(_ context.Context, server netip.Addr) error {
+func (a *Agent) ServeEcho(_ context.Context, server Server) error {
 	defer a.traffic.lock()()
 	return a.traffic.serveEcho(server)
 }
 
 // serveEcho starts the echo server, unless it runs. The caller holds the lock.
-func (s *trafficState) serveEcho(server netip.Addr) (err error) {
+func (s *trafficState) serveEcho(server Server) (err error) {
 	if s.echo == nil {
-		s.echo, err = rtt.ServeEcho(netip.AddrPortFrom(server, echoPort))
+		s.echo, err = rtt.ServeEcho(server.listen(echoPort))
 	}
 	return err
 }
@@ -202,10 +240,10 @@ func (s *trafficState) startShort(ctx context.Context, t Traffic, pool *client.P
 	case s.short != nil:
 		return errTraffic
 	}
-	to := netip.AddrPortFrom(t.Server, shortPort).String()
 	cfg := short.Config{PerSecond: t.ShortPerSecond, After: t.ShortAfter, Bytes: t.ShortBytes}
 	s.short, err = short.Start(context.WithoutCancel(ctx), cfg, func(ctx context.Context, n int) (net.Conn, error) {
-		return pool.Clients[n%len(pool.Clients)].DialContext(ctx, "tcp", to)
+		c := pool.Clients[n%len(pool.Clients)]
+		return c.DialContext(ctx, "tcp", t.Server.port(c.LocalIP(), shortPort).String())
 	})
 	return err
 }
@@ -278,7 +316,7 @@ func (a *Agent) StopTraffic(ctx context.Context) error {
 
 // StartRTT begins to measure the round-trip time to the server, from some of the clients in turn. When it runs already
 // it does nothing.
-func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
+func (a *Agent) StartRTT(ctx context.Context, server Server) error {
 	pool, err := a.clients()
 	if err != nil {
 		return err
@@ -290,7 +328,7 @@ func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 	// At most fifteen clients probe, because each needs an open socket until the agent ends.
 	const wanted = 8
 	step := max(1, len(pool.Clients)/wanted)
-	probes := bundle{Config: traffic.Config{UDP: true}, Server: netip.AddrPortFrom(server, echoPort)}
+	probes := bundle{Config: traffic.Config{UDP: true}, Server: server, Port: echoPort}
 	for i := 0; i < len(pool.Clients); i += step {
 		if ip := pool.Clients[i].LocalIP(); ip.IsValid() {
 			probes.clients, probes.Local = append(probes.clients, pool.Clients[i]), append(probes.Local, ip)
@@ -304,13 +342,13 @@ func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 
 // PathMTU finds the largest packet that the first client can send to the server and back. ServeTraffic must have been
 // called on the server's host.
-func (a *Agent) PathMTU(ctx context.Context, server netip.Addr) (m rtt.MTU, err error) {
+func (a *Agent) PathMTU(ctx context.Context, server Server) (m rtt.MTU, err error) {
 	pool, err := a.clients()
 	if err != nil {
 		return m, err
 	}
 	probe := bundle{
-		Config: traffic.Config{UDP: true}, Server: netip.AddrPortFrom(server, echoPort), clients: pool.Clients[:1],
+		Config: traffic.Config{UDP: true}, Server: server, Port: echoPort, clients: pool.Clients[:1],
 		Local: []netip.Addr{pool.Clients[0].LocalIP()}}
 	fd, err := probe.dial(ctx, 0)
 	if err != nil {

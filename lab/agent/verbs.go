@@ -264,17 +264,17 @@ func (c *Conn) MarkTraffic(ctx context.Context) error { return c.do(ctx, "MarkTr
 func (c *Conn) StopTraffic(ctx context.Context) error { return c.do(ctx, "StopTraffic") }
 
 // ServeEcho has the server answer round-trip probes; traffic's server does so too.
-func (c *Conn) ServeEcho(ctx context.Context, server netip.Addr) error {
+func (c *Conn) ServeEcho(ctx context.Context, server Server) error {
 	return c.do(ctx, "ServeEcho", server)
 }
 
 // StartRTT begins probing the server's round-trip time from the clients.
-func (c *Conn) StartRTT(ctx context.Context, server netip.Addr) error {
+func (c *Conn) StartRTT(ctx context.Context, server Server) error {
 	return c.do(ctx, "StartRTT", server)
 }
 
 // PathMTU looks for the largest packet that comes back from the server.
-func (c *Conn) PathMTU(ctx context.Context, server netip.Addr) (rtt.MTU, error) {
+func (c *Conn) PathMTU(ctx context.Context, server Server) (rtt.MTU, error) {
 	return ask[rtt.MTU](ctx, c, "PathMTU", server)
 }
 

@@ -35,13 +35,14 @@ func TestBundlesShareALoadOut(t *testing.T) {
 	}
 	to := netip.MustParseAddrPort("192.0.2.1:5201")
 	seen, rate := map[netip.Addr]bool{}, 0.0
-	for i, b := range (bundle{Config: traffic.Config{Streams: 10, RateBps: 100}, Local: from, Server: to}).split(3) {
+	for i, b := range (bundle{Config: traffic.Config{Streams: 10, RateBps: 100}, Local: from,
+		Server: Server{Addr4: to.Addr()}, Port: to.Port()}).split(3) {
 		if b.Config.Streams != len(b.Local) || b.Config.RateBps != 10*float64(len(b.Local)) {
 			t.Errorf("bundle %d has %d streams from %d addresses at %g bit/s of 10 a stream", i, b.Config.Streams, len(b.Local),
 				b.Config.RateBps)
 		}
-		if want := to.Port() + uint16(i); b.Server.Port() != want || b.Server.Addr() != to.Addr() {
-			t.Errorf("bundle %d goes to %s, want port %d", i, b.Server, want)
+		if want := to.Port() + uint16(i); b.Port != want || b.Server.Addr4 != to.Addr() {
+			t.Errorf("bundle %d goes to port %d of %v, want port %d", i, b.Port, b.Server, want)
 		}
 		rate += b.Config.RateBps
 		for _, a := range b.Local {

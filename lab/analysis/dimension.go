@@ -60,6 +60,9 @@ var (
 		Words: func(v result.Value) string { return v.Text + " Mbit/s" },
 		Axis: Axis{Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
 			One: "Mbit/s", Many: "Mbit/s", Thousand: "Gbit/s", Unit: "Mbit/s"}}
+	Family = Dimension{Name: result.Family,
+		Text:    "IP protocol of the clients and their traffic: 4, 6, or both; absent: IPv4",
+		Heading: "IP", Short: "IP", Words: familyWords, Brief: familyWords}
 	LinkMbps = Dimension{Name: result.LinkMbps, Text: "Mbit/s, of the link between two gateways, frames with their " +
 		"Ethernet headers; 0: no limit",
 		Heading: "Link", Unit: "Mbit/s", None: "link without a limit", NoneShort: "no limit",
@@ -70,6 +73,15 @@ var (
 		Heading: "Other work", Short: "other work %",
 		Unit: "% of a CPU", None: "no other work", Words: func(v result.Value) string { return v.Text + " % other work" }}
 )
+
+// familyWords writes a family in words.
+func familyWords(v result.Value) string {
+	switch v.Text {
+	case "4", "6":
+		return "IPv" + v.Text
+	}
+	return "IPv4 and IPv6"
+}
 
 func plainText(v result.Value) string { return v.Text }
 

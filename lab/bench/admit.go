@@ -76,6 +76,7 @@ func (s *Bench) CreateClients(ctx context.Context) error {
 		cfg := client.Config{
 			Kind: s.Side.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0],
 			LAN: s.Lab.LAN, Gateway: s.Lab.Gateway,
+			Family: s.Side.Family, LAN6: s.Lab.LAN6, Gateway6: s.Lab.Gateway6,
 			Account: client.Account{User: s.Traits.Admission.User, Password: s.Traits.Admission.Password},
 			Singly:  s.singly,
 			Lab:     s.Lab.Name[0],
@@ -150,9 +151,9 @@ func (s *Bench) Leased(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	addrs := slices.DeleteFunc(slices.Concat(each...), func(a client.Address) bool { return !a.IP.IsValid() })
+	addrs := slices.DeleteFunc(slices.Concat(each...), func(a client.Address) bool { return len(a.IPs()) == 0 })
 	for _, a := range addrs {
-		s.Clients = append(s.Clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
+		s.Clients = append(s.Clients, dut.ClientAddr{N: a.Num, IP: a.IP, IP6: a.IP6, MAC: a.MAC})
 	}
 	if !s.addsNeighbours || s.Traits.Neighbours || s.Router == nil {
 		return nil

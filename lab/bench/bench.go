@@ -161,6 +161,7 @@ func DeviceEnv(lab *topology.Lab, h *backend.Host) dut.Env {
 	env := dut.Env{
 		Hosts: map[string]dut.Host{}, Ports: lab.Ports,
 		LAN: lab.LAN, Gateway: lab.Gateway, RouterWAN: lab.RouterWAN,
+		LAN6: lab.LAN6, Gateway6: lab.Gateway6, RouterWAN6: lab.RouterWAN6, ServerIP6: lab.ServerIP6,
 		ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP, Outer: lab.Outer, Scratch: agent.Scratch,
 	}
 	if h != nil {

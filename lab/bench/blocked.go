@@ -50,7 +50,7 @@ func (e *NotBlocked) Error() string { return e.text }
 // loadPort returns the server's port for the load.
 func (s *Bench) loadPort() agent.LoadPort {
 	return agent.Traffic{
-		Kind: s.Side.Traffic.Kind, UDP: s.Side.Traffic.Protocol == "udp", Server: s.Env.ServerIP}.LoadPort()
+		Kind: s.Side.Traffic.Kind, UDP: s.Side.Traffic.Protocol == "udp", Server: s.TrafficServer()}.LoadPort()
 }
 
 // ProveBlocked has clients knock, and returns a *NotBlocked when a knock arrives. It does nothing for a device that
@@ -93,7 +93,7 @@ func (s *Bench) senders(from []netip.Addr) string {
 	slices.SortFunc(from, netip.Addr.Compare)
 	var list []string
 	for _, ip := range slices.Compact(slices.Clone(from)) {
-		i := slices.IndexFunc(s.Clients, func(c dut.ClientAddr) bool { return c.IP == ip })
+		i := slices.IndexFunc(s.Clients, func(c dut.ClientAddr) bool { return c.IP == ip || c.IP6 == ip })
 		if i < 0 {
 			list = append(list, fmt.Sprintf("a client (as %s)", ip))
 			continue

@@ -34,7 +34,11 @@ func (s *Bench) addressFrames(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("client %d: %w", c.N, err)
 		}
-		clientAddr, serverAddr := netip.AddrPortFrom(c.IP, frames.Port), netip.AddrPortFrom(s.Env.ServerIP, frames.Port)
+		from, to := c.IP, s.Env.ServerIP
+		if s.Side.Family.Sends6(c.N) {
+			from, to = c.IP6, s.Env.ServerIP6
+		}
+		clientAddr, serverAddr := netip.AddrPortFrom(from, frames.Port), netip.AddrPortFrom(to, frames.Port)
 		s.toServer = append(s.toServer, send.Stream{Src: clientAddr, Dst: serverAddr, SrcMAC: mac, DstMAC: lan})
 		s.toClients = append(s.toClients, send.Stream{Src: serverAddr, Dst: clientAddr, SrcMAC: server, DstMAC: wan})
 	}

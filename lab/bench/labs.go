@@ -178,7 +178,7 @@ func (l Labs) side(routerDUT, device dut.DUT, has experiment.Side) (*Bench, topo
 		return nil, topology.Topology{}, err
 	}
 	return s, build(topology.Spec{
-		Aggregate: l.Aggregate, LAN: routerDUT.Traits().LAN, Clients: s.maxClients + s.Guests,
+		Family: has.Family, Aggregate: l.Aggregate, LAN: routerDUT.Traits().LAN, Clients: s.maxClients + s.Guests,
 		ClientHosts: l.Experiment.Client.Hosts, Closed: [2]netip.Prefix{lan, wan},
 		Cables:        l.Backend.Describe().Cables,
 		Urgent:        traffic.KindOf(has.Traffic.Kind).Frames,

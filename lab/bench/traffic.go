@@ -21,7 +21,7 @@ func (s *Bench) plan(direction string, mbps float64, most time.Duration) {
 	s.Load = agent.Traffic{
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced,
 		Direction: direction,
-		Clients:   s.Side.Clients, MostClients: s.maxClients, ClientHosts: len(s.Hosts), Server: s.Env.ServerIP,
+		Clients:   s.Side.Clients, MostClients: s.maxClients, ClientHosts: len(s.Hosts), Server: s.TrafficServer(),
 		OfferedMbps:   mbps,
 		MTU:           s.mtu,
 		BurstSegments: t.BurstSegments, MaxSeconds: int(math.Ceil(most.Seconds())), ShortPerSecond: t.ShortPerSecond,
@@ -32,12 +32,17 @@ func (s *Bench) plan(direction string, mbps float64, most time.Duration) {
 	}
 }
 
+// TrafficServer returns the addresses of the server that the clients of the lab's family send to.
+func (s *Bench) TrafficServer() agent.Server {
+	return agent.ServerFor(s.Side.Family, s.Env.ServerIP, s.Env.ServerIP6)
+}
+
 // StartProbes starts the round-trip probes and what answers them, without a load.
 func (s *Bench) StartProbes(ctx context.Context) error {
-	if err := s.Server.ServeEcho(ctx, s.Env.ServerIP); err != nil {
+	if err := s.Server.ServeEcho(ctx, s.TrafficServer()); err != nil {
 		return fmt.Errorf("starting the server of round-trip probes in lab %s: %w", s.Lab.Name, err)
 	}
-	if err := s.Hosts[0].StartRTT(ctx, s.Env.ServerIP); err != nil {
+	if err := s.Hosts[0].StartRTT(ctx, s.TrafficServer()); err != nil {
 		return fmt.Errorf("starting round-trip probes in lab %s: %w", s.Lab.Name, err)
 	}
 	return nil
@@ -106,7 +111,7 @@ func (s *Bench) StartTraffic(ctx context.Context, direction string, mbps float64
 		}},
 		{"the traffic", func() error { return s.awaitOpen(ctx, clients) }},
 		// A few clients probe for all, and so does the first host.
-		{"round-trip probes", func() error { return s.Hosts[0].StartRTT(ctx, s.Env.ServerIP) }},
+		{"round-trip probes", func() error { return s.Hosts[0].StartRTT(ctx, s.TrafficServer()) }},
 	} {
 		if err := step.do(); err != nil {
 			return fmt.Errorf("starting %s in lab %s: %w", step.what, s.Lab.Name, s.withEndedPrograms(ctx, err))

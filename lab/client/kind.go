@@ -36,7 +36,9 @@ type Kind struct {
 	// other side of a measurement, is none, so its clients are of CleanKind.
 	PPPoE     bool
 	CleanKind string
-	MTU       int // largest IP packet of a client, bytes
+	// IPv4Only says why clients have no IPv6 addresses; empty: they can have them.
+	IPv4Only string
+	MTU      int // largest IP packet of a client, bytes
 
 	Times Times
 

@@ -135,11 +135,21 @@ func (c *macvlanClient) exchange(fn func(d *persona.DHCP, mac persona.MAC) error
 	return fn(d, persona.MAC(c.MAC))
 }
 
-// lease leases an address by DHCP and configures it. It does nothing while the client has a lease.
+// lease gets the addresses of the client's family: that of IPv4 by DHCP, that of IPv6 by SLAAC. It does nothing while
+// the client has them.
 func (c *macvlanClient) lease(ctx context.Context) (tries Tries, err error) {
-	if c.held.Addr.IsValid() {
-		return Tries{Count: 1}, nil
+	tries = Tries{Count: 1}
+	if c.cfg.Family.Has4() && !c.held.Addr.IsValid() {
+		tries, err = c.lease4(ctx)
 	}
+	if err == nil && c.cfg.Family.Has6() && !load(&c.ip6).IsValid() {
+		err = c.autoconfigure(ctx)
+	}
+	return tries, err
+}
+
+// lease4 leases an IPv4 address by DHCP and configures it.
+func (c *macvlanClient) lease4(ctx context.Context) (tries Tries, err error) {
 	var lease persona.Lease
 	err = c.exchange(func(d *persona.DHCP, mac persona.MAC) (err error) {
 		lease, tries, err = d.Lease(ctx, mac)
@@ -197,7 +207,8 @@ func (c *macvlanClient) configure(ip netip.Prefix, router netip.Addr) error {
 }
 
 func (c *macvlanClient) dial(ctx context.Context, addr string) (net.Conn, error) {
-	return dialIn(ctx, c.ns, c.LocalIP(), addr)
+	remote, _ := netip.ParseAddrPort(addr) // dialIn refuses what is none
+	return dialIn(ctx, c.ns, c.AddressTo(remote.Addr()), addr)
 }
 
 var _ attachment = (*macvlanClient)(nil)

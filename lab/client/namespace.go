@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // Namespace is a network namespace that only an open file keeps alive. So it has no name on the machine, and ends with
@@ -109,12 +112,33 @@ var Sysctls = map[string]string{
 	"ipv6/conf/default/disable_ipv6": "1",
 }
 
+// IPv6Sysctls switch the kernel's IPv6 on, for every host with IPv6 addresses. Hosts do not ask for router
+// advertisements and take none: the lab sets their addresses and routes. Agent.Apply sets the same for interfaces that
+// are there already.
+var IPv6Sysctls = map[string]string{
+	"ipv6/conf/all/disable_ipv6": "0", "ipv6/conf/default/disable_ipv6": "0", "ipv6/conf/default/accept_dad": "0",
+	"ipv6/conf/default/accept_ra": "0", "ipv6/conf/default/router_solicitations": "0",
+}
+
+// SysctlsFor returns Sysctls for a client host or a server of a lab whose clients are of a family.
+func SysctlsFor(f Family) map[string]string {
+	if !f.Has6() {
+		return Sysctls
+	}
+	with := maps.Clone(Sysctls)
+	maps.Copy(with, IPv6Sysctls)
+	return with
+}
+
 // SetSysctls sets values below /proc/sys/net in the namespace of the calling thread.
 func SetSysctls(values map[string]string) error {
 	for key, value := range values {
 		err := os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0)
-		if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(key, "ipv6/") {
+		if errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(key, "/disable_ipv6") && value == "1" {
 			continue // a kernel without IPv6 is as good as one that has it switched off
+		}
+		if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(key, "ipv6/") {
+			err = errNoIPv6
 		}
 		if err != nil {
 			return fmt.Errorf("setting net/%s = %s: %w", key, value, err)
@@ -123,16 +147,20 @@ func SetSysctls(values map[string]string) error {
 	return nil
 }
 
-// dialer returns a dialer that connects from the client's address, in the namespace of the host.
-func (c *Client) dialer() *net.Dialer {
+// errNoIPv6 is why a setting of IPv6 is not there.
+var errNoIPv6 = errors.New("this kernel has no IPv6: it lacks CONFIG_IPV6, or was started with ipv6.disable=1")
+
+// dialer returns a dialer that connects to addr from the client's address, in the namespace of the host.
+func (c *Client) dialer(addr string) *net.Dialer {
 	d := &net.Dialer{}
-	if ip := c.LocalIP(); ip.IsValid() {
+	remote, err := netip.ParseAddrPort(addr)
+	if ip := c.AddressTo(remote.Addr()); err == nil && ip.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
 	}
 	return d
 }
 
-// dialIn connects over TCP from inside a namespace, from the address local where that is valid. addr is a literal IPv4
+// dialIn connects over TCP from inside a namespace, from the address local where that is valid. addr is a literal
 // address and port. Only the socket is made in the namespace. A net.Dialer would keep a thread there until the
 // connection is established: a thousand threads for a thousand clients that log in at once.
 func dialIn(ctx context.Context, n *Namespace, local netip.Addr, addr string) (_ net.Conn, err error) {
@@ -142,12 +170,12 @@ func dialIn(ctx context.Context, n *Namespace, local netip.Addr, addr string) (_
 		}
 	}()
 	remote, err := netip.ParseAddrPort(addr)
-	if err != nil || !remote.Addr().Is4() {
-		return nil, fmt.Errorf("%q is not an IPv4 address and port", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not an address and port", addr)
 	}
 	var fd int
 	err = n.Do(func() error {
-		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		fd, err = socket.New(unix.SOCK_STREAM, remote.Addr())
 		return err
 	})
 	if err != nil {
@@ -156,7 +184,7 @@ func dialIn(ctx context.Context, n *Namespace, local netip.Addr, addr string) (_
 	file := os.NewFile(uintptr(fd), addr)
 	defer file.Close() // net.FileConn has its own descriptor
 	if local.IsValid() {
-		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: local.As4()}); err != nil {
+		if err := unix.Bind(fd, socket.Addr(netip.AddrPortFrom(local, 0))); err != nil {
 			return nil, fmt.Errorf("binding to %s: %w", local, err)
 		}
 	}
@@ -174,7 +202,7 @@ func connect(ctx context.Context, file *os.File, remote netip.AddrPort) error {
 	}
 	stop := context.AfterFunc(ctx, func() { file.SetDeadline(pastDeadline) })
 	defer stop()
-	to := &unix.SockaddrInet4{Port: int(remote.Port()), Addr: remote.Addr().As4()}
+	to := socket.Addr(remote)
 	var refused error
 	// Write calls the function again once the socket is writable. The second connect then returns the outcome of the first
 	// (connect(2)); EALREADY means that the first still goes on.

@@ -35,6 +35,7 @@ var personaKind = Kind{
 	Needs:      Needs{KiB: 20, Files: 1},
 	MaxLearned: learnPersonas,
 	MTU:        traffic.EthernetMTU,
+	IPv4Only:   "a persona answers for one IPv4 address",
 	Times: Times{
 		Stay: time.Millisecond, Storm: 500 * time.Microsecond,
 		Login: 50 * time.Millisecond, FastLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
@@ -222,7 +223,7 @@ func (c *personaClient) dial(ctx context.Context, addr string) (net.Conn, error)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for an open file of the client host: %w", context.Cause(ctx))
 	}
-	d := c.dialer()
+	d := c.dialer(addr)
 	d.Timeout, d.KeepAlive = longestAttempt, -1
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {

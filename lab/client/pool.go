@@ -38,6 +38,10 @@ type Config struct {
 	Parent  string       `json:"parent"`  // the client host's interface towards the router
 	LAN     netip.Prefix `json:"lan"`     // the clients' network
 	Gateway netip.Addr   `json:"gateway"` // the router, for static addresses
+	// Family says which addresses the clients get. LAN6 is their IPv6 network, a /64, and Gateway6 the router in it.
+	Family   Family       `json:"family,omitempty"`
+	LAN6     netip.Prefix `json:"lan6,omitzero"`
+	Gateway6 netip.Addr   `json:"gateway6,omitzero"`
 	// FirstStatic is the static address of client 1; the others have the addresses after it. The zero Addr: clients lease.
 	// It is for kinds whose clients can do both. Guests always lease.
 	FirstStatic netip.Addr `json:"first_static"`
@@ -64,7 +68,7 @@ type Client struct {
 	net attachment
 	run Runner
 
-	ip atomic.Pointer[netip.Addr] // nil before it has an address
+	ip, ip6 atomic.Pointer[netip.Addr] // its IPv4 and its IPv6 address; nil before it has one
 }
 
 // Runner runs a program in the namespace ns (nil: the host's own) and returns what it printed.
@@ -171,32 +175,65 @@ func (p *Pool) SNMPFiles() (files []*meter.SNMPFile, err error) {
 	return files, nil
 }
 
-// Address is a client's number, IP and MAC.
+// Address is a client's number, IP addresses and MAC. The zero Addr is an address that it does not have.
 type Address struct {
 	Num int        `json:"num"`
 	IP  netip.Addr `json:"ip"`
+	IP6 netip.Addr `json:"ip6,omitzero"`
 	MAC string     `json:"mac"`
+}
+
+// IPs returns the addresses that the client has, that of IPv4 first.
+func (a Address) IPs() (list []netip.Addr) {
+	for _, ip := range []netip.Addr{a.IP, a.IP6} {
+		if ip.IsValid() {
+			list = append(list, ip)
+		}
+	}
+	return list
 }
 
 // Addresses lists the clients' addresses. A client that has not leased yet has no IP.
 func (p *Pool) Addresses(context.Context) []Address {
 	list := make([]Address, len(p.Clients))
 	for i, c := range p.Clients {
-		list[i] = Address{c.Num, c.LocalIP(), c.MAC.String()}
+		list[i] = Address{c.Num, load(&c.ip), load(&c.ip6), c.MAC.String()}
 	}
 	return list
 }
 
-// LocalIP returns the client's address, the zero Addr while it has none.
-func (c *Client) LocalIP() netip.Addr {
-	if ip := c.ip.Load(); ip != nil {
+// load returns an address of a client, the zero Addr while it has none.
+func load(p *atomic.Pointer[netip.Addr]) netip.Addr {
+	if ip := p.Load(); ip != nil {
 		return *ip
 	}
 	return netip.Addr{}
 }
 
-// setIP sets the client's address; the zero Addr means none.
-func (c *Client) setIP(ip netip.Addr) { c.ip.Store(&ip) }
+// LocalIP returns the address from which the client sends its traffic, the zero Addr while it has none.
+func (c *Client) LocalIP() netip.Addr {
+	if c.cfg.Family.Sends6(c.Num) {
+		return load(&c.ip6)
+	}
+	return load(&c.ip)
+}
+
+// AddressTo returns the client's address of the family of a remote one, the zero Addr while it has none.
+func (c *Client) AddressTo(remote netip.Addr) netip.Addr {
+	if remote.Is4() {
+		return load(&c.ip)
+	}
+	return load(&c.ip6)
+}
+
+// setIP sets the client's address of its family; the zero Addr means that it has no IPv4 address.
+func (c *Client) setIP(ip netip.Addr) {
+	if ip.Is6() {
+		c.ip6.Store(&ip)
+		return
+	}
+	c.ip.Store(&ip)
+}
 
 // DialContext connects as this client, over TCP. addr is a literal address and port.
 func (c *Client) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {

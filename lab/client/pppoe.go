@@ -25,8 +25,10 @@ var pppoeKind = Kind{
 	Leases: true, Shared: true, PPPoE: true, CleanKind: KindPersona,
 	Needs: Needs{KiB: 40, Files: 1},
 	MTU:   sessionMTU,
-	Times: Times{Stay: 3 * time.Millisecond, Storm: 2 * time.Millisecond},
-	open:  func(cfg Config) (host, error) { return newPPPoEHost(cfg) },
+
+	IPv4Only: "the lab's PPP clients negotiate no IPv6 (IPV6CP, RFC 5072)",
+	Times:    Times{Stay: 3 * time.Millisecond, Storm: 2 * time.Millisecond},
+	open:     func(cfg Config) (host, error) { return newPPPoEHost(cfg) },
 }
 
 // pppoeHost is what the PPPoE clients of one host share.

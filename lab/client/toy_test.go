@@ -49,7 +49,7 @@ func (c toyClient) lease(context.Context) (Tries, error) { return Tries{Count: 1
 func (c toyClient) release(context.Context) error        { return nil }
 
 func (c toyClient) dial(ctx context.Context, addr string) (conn net.Conn, err error) {
-	c.space.Do(func() { conn, err = c.dialer().DialContext(ctx, "tcp", addr) })
+	c.space.Do(func() { conn, err = c.dialer(addr).DialContext(ctx, "tcp", addr) })
 	return conn, err
 }
 

@@ -47,9 +47,12 @@ func (c vethClient) create(context.Context) error {
 	if err != nil {
 		return err
 	}
-	addr := &netlink.Addr{IPNet: persona.IPNet(netip.PrefixFrom(ip, c.cfg.LAN.Bits())), Flags: unix.IFA_F_NOPREFIXROUTE}
-	if err := netlink.AddrAdd(link, addr); err != nil {
-		return fmt.Errorf("giving %s the address %s: %w", peer, ip, err)
+	if c.cfg.Family.Has4() {
+		addr := &netlink.Addr{IPNet: persona.IPNet(netip.PrefixFrom(ip, c.cfg.LAN.Bits())), Flags: unix.IFA_F_NOPREFIXROUTE}
+		if err := netlink.AddrAdd(link, addr); err != nil {
+			return fmt.Errorf("giving %s the address %s: %w", peer, ip, err)
+		}
+		c.setIP(ip)
 	}
 	if err := SetUp(&netlink.Handle{}, name, peer); err != nil {
 		return err
@@ -60,6 +63,24 @@ func (c vethClient) create(context.Context) error {
 		return err
 	}
 	c.MAC = parent.Attrs().HardwareAddr
+	if c.cfg.Family.Has6() {
+		return c.addIPv6(parent)
+	}
+	return nil
+}
+
+// addIPv6 gives the client its IPv6 address. It is an address of the host's own interface: a kernel answers neighbour
+// solicitations only for addresses of the interface at which they arrive (RFC 4861, 7.2.3), other than with ARP.
+func (c vethClient) addIPv6(parent netlink.Link) error {
+	ip := c.cfg.LAN6.Addr()
+	for range c.Num {
+		ip = ip.Next()
+	}
+	addr := &netlink.Addr{IPNet: persona.IPNet(netip.PrefixFrom(ip, c.cfg.LAN6.Bits())),
+		Flags: unix.IFA_F_NOPREFIXROUTE | unix.IFA_F_NODAD}
+	if err := netlink.AddrAdd(parent, addr); err != nil {
+		return fmt.Errorf("giving %s the address %s: %w", parent.Attrs().Name, ip, err)
+	}
 	c.setIP(ip)
 	return nil
 }
@@ -75,7 +96,7 @@ func (c vethClient) lease(context.Context) (Tries, error) { return Tries{Count: 
 func (c vethClient) release(context.Context) error        { return nil }
 
 func (c vethClient) dial(ctx context.Context, addr string) (net.Conn, error) {
-	return c.dialer().DialContext(ctx, "tcp", addr)
+	return c.dialer(addr).DialContext(ctx, "tcp", addr)
 }
 
 var _ attachment = vethClient{}

@@ -177,14 +177,15 @@ func TestDemandCoversARealLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := agent.Traffic{
-		Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 20, MaxSeconds: 30, Server: lab.ServerIP}
+		Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 20, MaxSeconds: 30,
+		Server: agent.Server{Addr4: lab.ServerIP}}
 	if err := lab.Host("server").ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
 	if err := host.StartTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
-	if err := host.StartRTT(t.Context(), lab.ServerIP); err != nil {
+	if err := host.StartRTT(t.Context(), agent.Server{Addr4: lab.ServerIP}); err != nil {
 		t.Fatal(err)
 	}
 	demand := runner.Demand{Experiment: "test", Lab: topology.Portal(topology.Spec{}).Size(), Sides: []experiment.Side{{

@@ -90,6 +90,8 @@ var featureProbes = []featureProbe{
 		"a kernel with CONFIG_NFT_NAT and CONFIG_NFT_MASQ; only devices with NAT need it"),
 	optionalFeature(
 		"kernel.flow-cache", machine.FlowCache, "gatewayd can redirect flows that netfilter has decided on", ""),
+	optionalFeature("kernel.ipv6", machine.IPv6, "clients can have IPv6 (family = 6)",
+		"start the kernel without ipv6.disable=1; only experiments with the key family need it"),
 	optionalFeature("kernel.ppp", machine.PPP, "pppd can carry sessions",
 		"modprobe ppp_generic ppp_async; only rp-pppoe-… needs it"),
 	optionalFeature("kernel.pppoe", machine.PPPoE, "the kernel can carry PPPoE sessions",

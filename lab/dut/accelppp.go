@@ -23,7 +23,8 @@ func NewAccelPPP(clients int) *AccelPPP {
 // Traits say which kernel threads are metered too: packets leave PPP in softirqs, not in the polling thread of a link.
 func (a *AccelPPP) Traits() Traits {
 	return Traits{
-		LAN: pppoeNetwork(a.clients), DHCP: true, PPPoE: true, Neighbours: true,
+		NoIPv6: noIPV6CP,
+		LAN:    pppoeNetwork(a.clients), DHCP: true, PPPoE: true, Neighbours: true,
 		KernelThreads: pppThreads,
 		Admission:     a.Admission,
 		Needs: []Need{

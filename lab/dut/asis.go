@@ -15,4 +15,6 @@ func (AsIs) Start(context.Context, Env) error { return nil }
 func (AsIs) Stop(context.Context, Env) error { return nil }
 
 // Traits say that clients need no admission.
-func (AsIs) Traits() Traits { return Traits{About: "the router as it is, without an agent"} }
+func (AsIs) Traits() Traits {
+	return Traits{About: "the router as it is, without an agent", Families: bothFamilies}
+}

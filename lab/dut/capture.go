@@ -121,7 +121,7 @@ func NewCapture(name string, capture Capture) (Capturing, error) {
 type NoCapture struct{}
 
 // Traits says that no program is needed.
-func (NoCapture) Traits() Traits { return Traits{About: "no capture"} }
+func (NoCapture) Traits() Traits { return Traits{About: "no capture", Families: bothFamilies} }
 
 // CapturesNothing marks NoCapture as NonCapturing.
 func (NoCapture) CapturesNothing() {}

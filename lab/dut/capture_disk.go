@@ -97,7 +97,7 @@ exec ` + agent.Self + " " + agent.SizesCommand + " <&3"
 
 // Traits implements DUT.
 func (TcpdumpDisk) Traits() Traits {
-	return Traits{About: "tcpdump to a file on the disk", Needs: []Need{tcpdumpNeed}}
+	return Traits{About: "tcpdump to a file on the disk", Families: bothFamilies, Needs: []Need{tcpdumpNeed}}
 }
 
 // diskCounts reads tcpdump's statistics, and after them the JSON line of the file's frame sizes.

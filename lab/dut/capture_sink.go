@@ -59,7 +59,7 @@ func NewIDS(capture Capture) *Sink {
 
 // Traits implements DUT. A sink with a filter needs tcpdump, which compiles the filter to BPF: both then filter alike.
 func (s *Sink) Traits() Traits {
-	t := Traits{About: s.about, TakesFrames: s.kind == "xdp"}
+	t := Traits{About: s.about, Families: bothFamilies, TakesFrames: s.kind == "xdp"}
 	if s.need.Program != "" {
 		t.Needs = append(t.Needs, s.need)
 	}

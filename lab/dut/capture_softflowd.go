@@ -54,7 +54,7 @@ func controlSocket(dir string) string { return path.Join(dir, "softflowd.ctl") }
 
 // Traits implements DUT.
 func (Softflowd) Traits() Traits {
-	return Traits{About: "softflowd (IPFIX)", Needs: []Need{
+	return Traits{About: "softflowd (IPFIX)", Families: bothFamilies, Needs: []Need{
 		{Program: "softflowd", Package: "softflowd", Why: "making flow records", ProbeArg: "-h"},
 		{Program: "softflowctl", Package: "softflowd", Why: "asking softflowd what it counted"},
 	}}

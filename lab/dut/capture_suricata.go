@@ -48,7 +48,7 @@ func NewSuricata(capture Capture) Suricata {
 
 // Traits implements DUT.
 func (Suricata) Traits() Traits {
-	return Traits{About: "suricata without rules", Needs: []Need{{
+	return Traits{About: "suricata without rules", Families: bothFamilies, Needs: []Need{{
 		Program: "suricata", ProbeArg: "-V", Why: "looking for intruders",
 		Advice: "sudo apt-get install suricata, on Debian 12 from bookworm-backports",
 	}}}

@@ -68,7 +68,7 @@ func (t Tcpdump) Traits() Traits {
 	if t.settings.Snap > 0 {
 		about = fmt.Sprintf("tcpdump to /dev/null, %d bytes of each frame", t.settings.Snap)
 	}
-	return Traits{About: about, Needs: []Need{tcpdumpNeed}}
+	return Traits{About: about, Families: bothFamilies, Needs: []Need{tcpdumpNeed}}
 }
 
 var tcpdumpNeed = Need{Program: "tcpdump", Package: "tcpdump", Why: "capturing", ProbeArg: "--version"}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
 )
 
 // Clean is the router without any access gateway: the kernel's own forwarding,
@@ -14,14 +15,19 @@ type Clean struct{}
 
 // Start checks that the routers forward. It changes nothing, so that the clean router is measured as the kernel has it.
 func (Clean) Start(ctx context.Context, env Env) error {
-	const forwarding = "/proc/sys/net/ipv4/ip_forward"
+	settings := []string{"/proc/sys/net/ipv4/ip_forward"}
+	if env.LAN6.IsValid() {
+		settings = append(settings, "/proc/sys/net/ipv6/conf/all/forwarding")
+	}
 	for _, name := range env.Routers {
-		out, err := env.Host(name).Run(ctx, agent.Command{Argv: []string{"cat", forwarding}})
-		if err != nil {
-			return fmt.Errorf("reading whether the router forwards: %w", err)
-		}
-		if value := strings.TrimSpace(out.Stdout); value != "1" {
-			return fmt.Errorf("the clean router does not forward: %s is %q", forwarding, value)
+		for _, forwarding := range settings {
+			out, err := env.Host(name).Run(ctx, agent.Command{Argv: []string{"cat", forwarding}})
+			if err != nil {
+				return fmt.Errorf("reading whether the router forwards: %w", err)
+			}
+			if value := strings.TrimSpace(out.Stdout); value != "1" {
+				return fmt.Errorf("the clean router does not forward: %s is %q", forwarding, value)
+			}
 		}
 	}
 	return nil
@@ -31,4 +37,12 @@ func (Clean) Start(ctx context.Context, env Env) error {
 func (Clean) Stop(context.Context, Env) error { return nil }
 
 // Traits are the defaults: study 1's network, and clients that need no admission.
-func (Clean) Traits() Traits { return Traits{About: "clean router (kernel forwarding)"} }
+func (Clean) Traits() Traits {
+	return Traits{About: "clean router (kernel forwarding)", Families: bothFamilies}
+}
+
+// bothFamilies are the Traits.Families of a device that forwards IPv4 and IPv6.
+var bothFamilies = []client.Family{client.IPv4, client.IPv6}
+
+// noIPV6CP is why PPPoE concentrators forward no IPv6 in the lab.
+const noIPV6CP = "the lab's PPP clients negotiate no IPv6 (IPV6CP, RFC 5072)"

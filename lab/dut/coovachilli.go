@@ -50,6 +50,7 @@ func (c *CoovaChilli) Traits() Traits {
 		Admission:     c.Admission,
 		Needs:         coovaChilliNeeds,
 		Login:         28 * time.Millisecond,
+		NoIPv6:        "CoovaChilli leases and admits IPv4 addresses (its issue 587)",
 		About:         "CoovaChilli 1.9, RADIUS accounts (CHAP), default buffers",
 	}
 }

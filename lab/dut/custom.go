@@ -21,7 +21,8 @@ import (
 // ClientAddr is a client as the router sees it.
 type ClientAddr struct {
 	N   int        // the client's number, counts from 1
-	IP  netip.Addr // the address it leased
+	IP  netip.Addr // its IPv4 address, such as the one it leased; the zero Addr: it has none
+	IP6 netip.Addr // its IPv6 address; the zero Addr: it has none
 	MAC string     // "02:00:00:00:00:01"
 }
 
@@ -77,6 +78,8 @@ func (c *Custom) needs() (list []Need) {
 func (c *Custom) Traits() Traits {
 	t := Traits{
 		LAN:           c.spec.LAN,
+		Families:      c.spec.FamilyList(),
+		NoIPv6:        "[dut." + c.name + "] says no more: families = [4, 6]",
 		DHCP:          c.spec.DHCP,
 		Processes:     c.spec.Processes,
 		NoAggregation: c.spec.NoAggregation,
@@ -233,11 +236,15 @@ func (c *Custom) Revoke(ctx context.Context, env Env, clients []ClientAddr) erro
 }
 
 // clientLines is the standard input of admit and revoke: number, address and hardware address of a client a line,
-// "1 192.168.137.2 02:…".
+// "1 192.168.137.2 02:…". A client with two addresses has two lines.
 func clientLines(clients []ClientAddr) string {
 	var b strings.Builder
 	for _, cl := range clients {
-		fmt.Fprintf(&b, "%d %s %s\n", cl.N, cl.IP, cl.MAC)
+		for _, ip := range []netip.Addr{cl.IP, cl.IP6} {
+			if ip.IsValid() {
+				fmt.Fprintf(&b, "%d %s %s\n", cl.N, ip, cl.MAC)
+			}
+		}
 	}
 	return b.String()
 }
@@ -326,10 +333,24 @@ func variables(env Env) (vars []string) {
 		experiment.VarService: env.ServiceIP,
 		experiment.VarClients: env.Clients,
 		experiment.VarScratch: env.Scratch,
+
+		experiment.VarLAN6: orEmpty(env.LAN6), experiment.VarGateway6: orEmpty(env.Gateway6),
+		experiment.VarServer6: orEmpty(env.ServerIP6),
 	} {
 		vars = append(vars, fmt.Sprintf("%s=%v", key, value))
 	}
 	return vars
+}
+
+// orEmpty returns an address or a network as text, empty for one that is not valid.
+func orEmpty(a interface {
+	IsValid() bool
+	String() string
+}) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 // withSetup is a device written in Go on a router that the start command of an experiment's table sets up first, for

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -74,6 +75,10 @@ func EndsAdmission(d DUT) bool {
 type Traits struct {
 	// LAN is the clients' network; the zero value is study 1's 192.168.137.0/24.
 	LAN netip.Prefix
+	// Families are the IP protocols that the DUT forwards, of client.IPv4 and client.IPv6; nil: IPv4 alone. NoIPv6 says
+	// why not IPv6, as the end of a sentence; empty: nothing more is known.
+	Families []client.Family
+	NoIPv6   string
 	// DHCP is true when the DUT itself leases addresses. Otherwise the lab runs
 	// a DHCP server for clients that want leases, and does not count it.
 	DHCP bool
@@ -120,6 +125,17 @@ type Traits struct {
 	About string
 }
 
+// FamiliesText names the families where IPv6 is one of them: "IPv4 and IPv6"; else it is empty.
+func (t Traits) FamiliesText() string {
+	switch {
+	case !slices.Contains(t.Families, client.IPv6):
+		return ""
+	case !slices.Contains(t.Families, client.IPv4):
+		return "IPv6 alone"
+	}
+	return "IPv4 and IPv6"
+}
+
 // Host is a machine of the lab a DUT is installed on, spoken to through its agent.
 type Host interface {
 	// Run executes a command to its end. An exit status other than zero is an
@@ -148,6 +164,9 @@ type Env struct {
 	RouterWAN netip.Addr
 	// ServerIP is where traffic goes, study 1: 192.168.89.1.
 	ServerIP netip.Addr
+	// LAN6, Gateway6, RouterWAN6 and ServerIP6 are the same in IPv6; invalid in a lab whose clients have none.
+	LAN6                            netip.Prefix
+	Gateway6, RouterWAN6, ServerIP6 netip.Addr
 	// ServiceIP is a second address of the server for RADIUS and portal pages,
 	// so that opening it to unauthenticated clients does not open ServerIP.
 	ServiceIP netip.Addr

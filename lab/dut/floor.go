@@ -30,7 +30,7 @@ func (f *Floor) Traits() Traits {
 	if f.NAT {
 		about = "the least with NAT at tc: the floor with a fixed translation of addresses and ports, and checksums"
 	}
-	return Traits{About: about, Open: true,
+	return Traits{About: about, Open: true, NoIPv6: "its programs forward IPv4 packets",
 		Needs: []Need{{Program: "tc", Package: "iproute2", Feature: machine.BPFAtTC, Why: "programs that redirect"}}}
 }
 

@@ -88,14 +88,14 @@ func (l *testLab) checkBothDirections(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
 	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "both", Clients: 1, OfferedMbps: 20, BurstSegments: 8,
-		Server: l.env.ServerIP, MaxSeconds: 100}
+		Server: agent.Server{Addr4: l.env.ServerIP}, MaxSeconds: 100}
 	if err := l.server.ServeTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.clientHost.StartTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.clientHost.StartRTT(ctx, l.env.ServerIP); err != nil {
+	if err := l.clientHost.StartRTT(ctx, agent.Server{Addr4: l.env.ServerIP}); err != nil {
 		t.Fatal(err)
 	}
 	probes := 0

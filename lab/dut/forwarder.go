@@ -29,7 +29,7 @@ const forwarderTable = "gateweigh_forwarder"
 // Traits name the kernel features that the rules need. Clients need no admission, and the lab leases their addresses.
 func (f Forwarder) Traits() Traits {
 	nft := Need{Program: "nft", Package: "nftables", Why: "the rules"}
-	t := Traits{About: "router that masquerades (nftables)"}
+	t := Traits{About: "router that masquerades (nftables)", NoIPv6: "its rules are of nftables' family ip"}
 	if f.Flowtable {
 		t.About = "router with a software flowtable (nftables)"
 		if f.Masquerade {

@@ -130,6 +130,7 @@ func (g *Gateway) Traits() Traits {
 		about = fmt.Sprintf("%s (%s)", g.about, about)
 	}
 	return Traits{
+		NoIPv6:        "gatewayd blocks IPv6",
 		LAN:           g.lan(),
 		DHCP:          true,
 		PPPoE:         g.PPPoE,

@@ -71,6 +71,7 @@ func (o *OpenNDS) Traits() Traits {
 		Admission:    o.Admission,
 		Needs:        openNDSNeeds,
 		Login:        o.login,
+		NoIPv6:       `openNDS 9 says "IPv6 is not supported yet"`,
 		About:        "openNDS 9 (iptables-nft), click-through, no limits",
 	}
 }

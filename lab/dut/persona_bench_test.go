@@ -53,7 +53,7 @@ func benchmarkPersonas(b *testing.B, n int) {
 	took("login")
 	load := agent.Traffic{
 		Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 1000, MaxSeconds: 600,
-		Server: l.env.ServerIP, Workers: agent.ProcessesFor(n, machine.HardFiles()),
+		Server: agent.Server{Addr4: l.env.ServerIP}, Workers: agent.ProcessesFor(n, machine.HardFiles()),
 	}
 	if err := l.server.ServeTraffic(b.Context(), load); err != nil {
 		b.Fatal(err)

@@ -114,7 +114,7 @@ func (l *testLab) checkAllSend(t *testing.T, n int) {
 // awaitPayload has a load on until so many bytes of its payload have come to their end.
 func (l *testLab) awaitPayload(t *testing.T, load agent.Traffic, bytes int64) {
 	t.Helper()
-	load.Kind, load.MaxSeconds, load.Server = traffic.KindStreams, 60, l.env.ServerIP
+	load.Kind, load.MaxSeconds, load.Server = traffic.KindStreams, 60, agent.Server{Addr4: l.env.ServerIP}
 	to := l.server
 	if load.Direction == "down" {
 		to = l.clientHost

@@ -61,7 +61,8 @@ func (r *RPPPPoE) Traits() Traits {
 		needs = append(needs, Need{Program: "pppoe", Package: "pppoe", Why: "the clients' packets"})
 	}
 	return Traits{
-		LAN: pppoeNetwork(r.clients), DHCP: true, PPPoE: true, Neighbours: true,
+		NoIPv6: noIPV6CP,
+		LAN:    pppoeNetwork(r.clients), DHCP: true, PPPoE: true, Neighbours: true,
 		KernelThreads: threads,
 		NoTxChecksum:  !r.Kernel,
 		Admission:     r.Admission, Needs: needs,

@@ -132,6 +132,7 @@ func (t *Tunnel) Traits() Traits {
 		}
 	}
 	return Traits{
+		NoIPv6: "the lab configures its networks in IPv4",
 		Tunnel: true, NoTxChecksum: true, Aggregates: t.kernelThreads != nil || t.encapsulation.Stream,
 		KernelThreads: t.kernelThreads, Housekeeping: t.housekeeping, Needs: needs, About: about,
 	}

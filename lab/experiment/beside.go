@@ -26,6 +26,7 @@ var besideKeys = []string{"beside.client", "beside.traffic", "beside.clients"}
 // Side describes one lab of a pair: the device's, or the clean router's.
 type Side struct {
 	Client  string // kind
+	Family  client.Family
 	Clients int
 	Traffic Traffic
 }
@@ -45,6 +46,7 @@ func (e *Experiment) Sides(clients int) (device, clean Side) {
 // of another block. A side's Traffic has no kind where nothing is sent.
 func (e *Experiment) Labs(b Block) []Side {
 	device, clean := e.Sides(b.Clients())
+	device.Family, clean.Family = FamilyOf(b.Cell), FamilyOf(b.Cell)
 	device, clean = e.withFrames(device, b.Cell), e.withFrames(clean, b.Cell)
 	switch {
 	case e.measure().Alone && b.DUT() == Clean:

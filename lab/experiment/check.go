@@ -64,6 +64,7 @@ func (e *Experiment) check() strict.Problems {
 		e.checkLoads(report)
 	}
 	e.checkClients(report)
+	e.checkFamilies(report)
 	e.checkGuests(report)
 	e.checkSessions(report)
 	e.checkDUTs(report)

@@ -57,6 +57,7 @@ type CustomDUT struct {
 	Processes     []string     `toml:"processes,omitempty"`      // command names that count; empty: all it started
 	DHCP          bool         `toml:"dhcp,omitempty"`           // it leases addresses itself
 	LAN           netip.Prefix `toml:"lan,omitempty"`            // clients' network; zero: the lab's
+	Families      []int        `toml:"families,omitempty"`       // 4, 6: that it forwards; nil: IPv4 alone
 	NoAggregation bool         `toml:"no_aggregation,omitempty"` // links to the clients without GRO
 	NoTxChecksum  bool         `toml:"no_tx_checksum,omitempty"` // links with checksum offload off
 
@@ -77,6 +78,12 @@ const (
 	VarServer  = "GATEWEIGH_SERVER"  // address traffic goes to
 	VarService = "GATEWEIGH_SERVICE" // the server's second address, for RADIUS and portal pages
 	VarClients = "GATEWEIGH_CLIENTS" // number of clients
+
+	// Empty where clients have no IPv6.
+	VarLAN6     = "GATEWEIGH_LAN6"     // clients' IPv6 network, 2001:db8:137::/64
+	VarGateway6 = "GATEWEIGH_GATEWAY6" // router's address in it
+	VarServer6  = "GATEWEIGH_SERVER6"  // IPv6 address traffic goes to
+
 	VarScratch = "GATEWEIGH_SCRATCH" // private directory on the router
 
 	// Of a tunnel, each as one of the gateways sees it.
@@ -95,6 +102,7 @@ const (
 // their values in the content of files.
 var Vars = []string{
 	VarLANIf, VarWANIf, VarLAN, VarGateway, VarServer, VarService, VarClients, VarScratch,
+	VarLAN6, VarGateway6, VarServer6,
 	VarSide, VarOuterIf, VarOuter, VarPeer, VarFar, VarMTU, VarSecret,
 }
 
@@ -226,6 +234,9 @@ var tableFields = []fieldOf[CustomDUT]{
 	field("lan", network, func(d *CustomDUT) *netip.Prefix { return &d.LAN }).
 		means("the clients' network, `\"10.1.0.0/16\"`; default `192.168.137.0/24`. A device with a network of its " +
 			"own gives the router its address in it (`GATEWEIGH_GATEWAY`) and leases addresses itself (`dhcp`)"),
+	field("families", List(dutFamily), func(d *CustomDUT) *[]int { return &d.Families }).
+		means("IP protocols that it forwards: `[4]`, `[4, 6]` or `[6]`; default `[4]`. Cells of another `family` are " +
+			"left out, with the reason"),
 	field("no_aggregation", strict.Boolean, func(d *CustomDUT) *bool { return &d.NoAggregation }).
 		means("switches receive aggregation (GRO) off towards the clients, whatever the profile: for devices that " +
 			"read packets from a raw socket"),

@@ -96,7 +96,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"frames over tcp", minimal + "traffic = { kind = \"frames\", protocol = \"tcp\" }\n",
 			[]string{`x.toml:4: traffic.protocol: "tcp" does not go with kind = "frames": such frames carry UDP`}},
 		{"a size that no frame has", minimal + "frame_sizes = [59, \"imax\"]\ntraffic = { kind = \"frames\" }\n",
-			[]string{`x.toml:4: frame_sizes: each value must be bytes from 60 to 1514, without FCS, one of imix, study5, caida, or a file of sizes (.csv, .pcap, .pcapng), not 59; each value must be bytes from 60 to 1514, without FCS, one of imix, study5, caida, or a file of sizes (.csv, .pcap, .pcapng), not "imax"`}},
+			[]string{`x.toml:4: frame_sizes: each value must be bytes from 60 to 1514, without FCS, one of imix, imix6, study5, caida, or a file of sizes (.csv, .pcap, .pcapng), not 59; each value must be bytes from 60 to 1514, without FCS, one of imix, imix6, study5, caida, or a file of sizes (.csv, .pcap, .pcapng), not "imax"`}},
 		{"frames beyond any link",
 			minimal + "frame_sizes = [1514]\noffered_kpps = [100000]\ntraffic = { kind = \"frames\" }\n",
 			[]string{`x.toml:5: offered_kpps: 100000 with frames of 1514 makes 1.2112e+06 Mbit/s: want 0.1 to 100000`}},

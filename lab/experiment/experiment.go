@@ -68,6 +68,8 @@ type Experiment struct {
 	LoadsDividedBy float64
 	// FrameSizes are, for traffic of frames, bytes without FCS, names of mixes, or names of files without their folders.
 	FrameSizes []string
+	// Families of the clients and their traffic; default nil: IPv4, in cells without the dimension.
+	Families   []client.Family
 	Directions []string // result.Up (default), result.Down, result.Both
 	Profiles   []string // result.PerPacket (default), result.Bulk
 

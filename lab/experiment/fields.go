@@ -133,6 +133,7 @@ var general = []Field{
 			"clients send; kind `persona`"),
 	field("client.hosts", strict.Integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts }).
 		means("client hosts that share the clients, behind one switch"),
+	familyField,
 	field("traffic.kind", strict.Word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Traffic.Kind }).
 		means("`streams`: the lab's paced generator; `iperf3`: for clients with a namespace each; " +
 			"`frames`: exact frames at an exact rate, whatever arrives"),
@@ -172,6 +173,9 @@ var general = []Field{
 
 // ClientKeys are keys for the Uses of measures that have clients.
 var ClientKeys = []string{"clients", "client.kind", "client.churn", "client.hosts"}
+
+// FamilyKey is a key for the Uses of measures that can do with IPv6; analysis.Family is among their dimensions.
+const FamilyKey = "family"
 
 // tables are the keys that contain other keys.
 var tables = []string{"client", "traffic", "router", "link", "beside", "backend", "slurm", "dut"}

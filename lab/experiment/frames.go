@@ -20,6 +20,8 @@ const (
 	maxFrame = frames.EthernetBytes + traffic.EthernetMTU
 	// defaultFrames is the default of frame_sizes: the mix that most test reports use.
 	defaultFrames = "imix"
+	// defaultFrames6 is the default where clients have IPv6.
+	defaultFrames6 = "imix6"
 )
 
 // frameSize accepts bytes, names of mixes and names of files.
@@ -54,6 +56,9 @@ func (e *Experiment) applyFrameDefaults() {
 	}
 	if !e.IsSet("frame_sizes") {
 		e.FrameSizes = []string{defaultFrames}
+		if e.HasIPv6() {
+			e.FrameSizes = []string{defaultFrames6}
+		}
 	}
 	if !e.IsSet("traffic.gaps") {
 		e.Traffic.Gaps = traffic.GapsScattered

@@ -110,7 +110,7 @@ func (e *Experiment) MaxAttempts() int {
 
 func (e *Experiment) settings() []Setting {
 	if m := e.measure(); m.Settings != nil {
-		return m.Settings(e)
+		return e.byFamily(m.Settings(e))
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (s Side) burstTime(mbps float64, direction string) time.Duration {
 	if direction == result.Both {
 		streams *= 2
 	}
-	segmentBits := float64(8 * traffic.SegmentBytes(client.KindOf(s.Client).MTU, false))
+	segmentBits := float64(8 * traffic.SegmentBytes(s.Family.PacketMTU(client.KindOf(s.Client).MTU), false))
 	return time.Duration(streams * float64(s.Traffic.BurstSegments) * segmentBits / (mbps * 1e6) * float64(time.Second))
 }
 

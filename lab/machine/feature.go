@@ -52,6 +52,7 @@ const (
 	Veth       Feature = "veth"
 	Macvlan    Feature = "macvlan"
 	Bridge     Feature = "bridge"
+	IPv6       Feature = "IPv6"
 )
 
 // Part is a part of the kernel that a feature needs.
@@ -76,6 +77,7 @@ var alternatives = map[Feature][]Feature{PacketQueue: {NFTQueue, NFQUEUE}}
 var advice = map[Feature]string{
 	OpenVPNDCO: "a module that is built on the machine: sudo apt-get install openvpn-dco-dkms linux-headers-" +
 		debianArch(),
+	IPv6:      "a kernel with CONFIG_IPV6 that is started without ipv6.disable=1",
 	FlowCache: "Linux 6.6 or later with CONFIG_NF_CONNTRACK and CONFIG_DEBUG_INFO_BTF",
 }
 
@@ -122,6 +124,8 @@ case $(iptables --version) in *nf_tables*) ;; *) echo "$(iptables --version) is 
 nft delete table ip doctor`,
 		[]Part{{"CONFIG_NFT_QUEUE", "nft_queue"}, {"CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue"}}},
 	PacketQueue: {},
+	IPv6: {"ip", `echo 0 >/proc/sys/net/ipv6/conf/"$1"/disable_ipv6; ip -6 addr add 2001:db8::1/64 dev "$1" nodad`,
+		[]Part{{"CONFIG_IPV6", "ipv6"}}},
 	// The lab reads from the list of connections which ones are in the flowtable, so that file must exist too.
 	Flowtables: {"nft", `nft "table ip doctor { flowtable ft { hook ingress priority 0; devices = { $1 }; }
 chain forward { type filter hook forward priority 0; meta l4proto tcp flow add @ft; }; }"

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -76,8 +77,8 @@ func Listening(text string) (ports []uint16, err error) {
 	return ports, nil
 }
 
-// SNMP holds the counters of /proc/net/snmp the lab uses, one namespace's or
-// the sum of several.
+// SNMP holds the counters of /proc/net/snmp and /proc/net/snmp6 the lab uses, one namespace's or
+// the sum of several. Those of IP and UDP are of both families together; the kernel counts TCP so itself.
 type SNMP struct {
 	IPInReceives  int64 `json:"ip_in"`       // buffers the IP layer received, after aggregation
 	IPOutRequests int64 `json:"ip_out"`      // buffers the IP layer sent, before segmentation
@@ -133,26 +134,69 @@ func parseSNMP(text string) (SNMP, error) {
 		values["Ip:FragCreates"], values["Ip:ReasmReqds"], values["Ip:ReasmFails"], values["Ip:FragFails"]}, nil
 }
 
-// SNMPFile is the open /proc/net/snmp of one network namespace. It stays with
-// the namespace in which it was opened, from whichever thread it is read.
-type SNMPFile struct{ f *os.File }
+// parseSNMP6 reads the text of /proc/net/snmp6: lines of a name and a value.
+func parseSNMP6(text string) (SNMP, error) {
+	values := map[string]int64{}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) != 2 {
+			return SNMP{}, fmt.Errorf("/proc/net/snmp6: %q: want a name and a value", strings.TrimSpace(line))
+		}
+		v, err := numbers("/proc/net/snmp6: "+f[0], f[1:])
+		if err != nil {
+			return SNMP{}, err
+		}
+		values[f[0]] = v[0]
+	}
+	return SNMP{IPInReceives: values["Ip6InReceives"], IPOutRequests: values["Ip6OutRequests"],
+		UDPOut: values["Udp6OutDatagrams"], FragCreates: values["Ip6FragCreates"], ReasmReqds: values["Ip6ReasmReqds"],
+		ReasmFails: values["Ip6ReasmFails"], FragFails: values["Ip6FragFails"]}, nil
+}
+
+// SNMPFile is the open /proc/net/snmp of one network namespace, and /proc/net/snmp6 where the namespace has IPv6
+// addresses. It stays with the namespace in which it was opened, from whichever thread it is read.
+type SNMPFile struct{ f, f6 *os.File }
 
 // OpenSNMP opens the counters of the calling thread's network namespace; the
 // caller keeps the thread locked.
 func OpenSNMP() (*SNMPFile, error) {
-	f, err := os.Open("/proc/thread-self/net/snmp")
-	return &SNMPFile{f}, err
+	s := &SNMPFile{}
+	var err error
+	if s.f, err = os.Open("/proc/thread-self/net/snmp"); err != nil {
+		return s, err
+	}
+	if addrs, err := os.ReadFile("/proc/thread-self/net/if_inet6"); err == nil && len(addrs) > 0 {
+		s.f6, err = os.Open("/proc/thread-self/net/snmp6")
+		return s, err
+	}
+	return s, nil
 }
 
 // Read returns the counters now.
 func (s *SNMPFile) Read() (SNMP, error) {
-	var text [16 << 10]byte // far more than the kernel writes
-	n, err := s.f.ReadAt(text[:], 0)
-	if err != io.EOF {
-		return SNMP{}, fmt.Errorf("/proc/net/snmp: %d bytes: %w", n, err)
+	sum, err := readCounters(s.f, parseSNMP)
+	if err != nil || s.f6 == nil {
+		return sum, err
 	}
-	return parseSNMP(string(text[:n]))
+	v6, err := readCounters(s.f6, parseSNMP6)
+	return sum.Add(v6), err
 }
 
-// Close closes the file.
-func (s *SNMPFile) Close() error { return s.f.Close() }
+// readCounters reads an open file of counters from its beginning.
+func readCounters(f *os.File, parse func(text string) (SNMP, error)) (SNMP, error) {
+	var text [16 << 10]byte // far more than the kernel writes
+	n, err := f.ReadAt(text[:], 0)
+	if err != io.EOF {
+		return SNMP{}, fmt.Errorf("%s: %d bytes: %w", f.Name(), n, err)
+	}
+	return parse(string(text[:n]))
+}
+
+// Close closes the files.
+func (s *SNMPFile) Close() error {
+	err := s.f.Close()
+	if s.f6 != nil {
+		err = errors.Join(err, s.f6.Close())
+	}
+	return err
+}

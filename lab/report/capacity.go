@@ -30,7 +30,11 @@ func key(c result.Cell, dimensions ...result.Dimension) string {
 }
 
 func capacityKey(c result.Cell) string {
-	return key(c, result.DUT, result.Direction, result.Profile, result.FrameSize, result.Clients)
+	text := key(c, result.DUT, result.Direction, result.Profile, result.FrameSize, result.Clients)
+	if c.HasDimension(result.Family) {
+		text += "|" + c.Text(result.Family)
+	}
+	return text
 }
 
 // capacityFigures draws the load that the machine carries with each device, one chart for each direction and profile. A

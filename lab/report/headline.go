@@ -118,6 +118,10 @@ func distinct[T comparable](list []T) (out []T) {
 
 // loadText names the load of a cell in a sentence.
 func loadText(c analysis.Cell) string {
-	return fmt.Sprintf(
+	text := fmt.Sprintf(
 		"at %s %s with %s", rate(offeredMbps(c.Cell)), words.Direction(c.Text(result.Direction)), clientsOf(c.Cell))
+	if v, ok := c.Value(result.Family); ok {
+		text += " of " + analysis.Family.Say(v)
+	}
+	return text
 }

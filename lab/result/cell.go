@@ -25,6 +25,7 @@ const (
 	// names, separated by spaces, of the devices whose link settings a clean router of mode "interleaved" copies; absent:
 	// the ordinary settings
 	LinkSettings  Dimension = "links_of"
+	Family        Dimension = "family"         // IP protocol of the clients: "4", "6" or "both"; absent: IPv4
 	BackgroundPct Dimension = "background_pct" // of the metered hosts' CPU, used by other work
 )
 

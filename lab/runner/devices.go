@@ -32,6 +32,7 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 		s.Notice("skipped: %s: %s", name, reason)
 	}
 	s.plan = without(s.plan, skip)
+	out.Skipped = append(out.Skipped, s.leaveOutFamilies()...)
 	s.reopen()
 	estimate := s.budget
 	if s.cfg.Blocks == nil {

@@ -103,7 +103,7 @@ func checkSite(ctx context.Context, agent machineAgent, e *experiment.Experiment
 	if err != nil {
 		return m, fmt.Errorf("looking for programs: %w", err)
 	}
-	errs := []error{checkLimits(m, d)}
+	errs := []error{checkLimits(m, d), checkIPv6(ctx, agent, e)}
 	if !m.Root {
 		errs = append(errs, errNoRoot)
 	}
@@ -165,6 +165,9 @@ func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 		lines := client.Kinds(func(k client.Kind) bool { return k.PPPoE })[0]
 		return fmt.Errorf("it takes PPPoE clients only: use client.kind = %q: %w", lines, dut.ErrNotSupported)
 	}
+	if unable := familiesWithout(e, t); len(unable) == len(e.AllFamilies()) {
+		return fmt.Errorf("%s: %w", noFamily(t), dut.ErrNotSupported)
+	}
 	ownLAN := t.LAN.IsValid() && t.LAN != topology.DefaultLAN
 	if ownLAN && !t.DHCP {
 		return fmt.Errorf("its network is %s, and the lab leases only %s: let it lease addresses itself (dhcp = true): %w",
@@ -195,7 +198,8 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 		LoadsDividedBy: s.Experiment.LoadsDividedBy, Placement: s.Placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: programs,
 		Machines: sitesOf(cfg.Experiment, s.foundOn), Governors: governors(m, m.Usable),
-		Sysctls: topology.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
+		Sysctls: topology.Sysctls(DemandOf(cfg.Experiment).Clients()-cfg.Experiment.Client.Guests(),
+			widestFamily(cfg.Experiment)),
 	}
 	if env.Inputs, err = inputs(cfg.Experiment); err != nil {
 		return env, err

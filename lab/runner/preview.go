@@ -62,11 +62,12 @@ type HostNeeds struct {
 
 // DeviceHere is a device of an experiment and whether it can run on this machine.
 type DeviceHere struct {
-	Name   string     `json:"name"`
-	Here   bool       `json:"here"`
-	Reason string     `json:"reason,omitempty"`
-	Kernel string     `json:"kernel,omitempty"` // under which it runs on this machine
-	Needs  []dut.Need `json:"needs"`
+	Name    string     `json:"name"`
+	Here    bool       `json:"here"`
+	Reason  string     `json:"reason,omitempty"`
+	Kernel  string     `json:"kernel,omitempty"`  // under which it runs on this machine
+	Without string     `json:"without,omitempty"` // the families that it is not measured with, and why
+	Needs   []dut.Need `json:"needs"`
 }
 
 // LimitHere is a limit of the machine with the experiment's demand for it.
@@ -129,6 +130,8 @@ func PreviewOf(ctx context.Context, m Measure, e *experiment.Experiment, open ba
 		p.Devices = append(p.Devices, checked)
 		if !checked.Here {
 			p.Skipped = append(p.Skipped, result.Skip{DUT: name, Reason: checked.Reason})
+		} else if checked.Without != "" {
+			p.Skipped = append(p.Skipped, result.Skip{DUT: name, Reason: checked.Without})
 		}
 	}
 	p.extend(e.WithDevices(func(name string) bool {
@@ -287,6 +290,8 @@ func (s *Session) deviceHere(ctx context.Context, name string) (DeviceHere, erro
 		}
 	case err != nil:
 		return device, fmt.Errorf("checking %s: %w", name, err)
+	default:
+		_, device.Without = familyGap(s.Experiment, name)
 	}
 	return device, nil
 }

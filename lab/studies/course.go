@@ -153,7 +153,7 @@ func labelled(summaries []analysis.Summary) []run {
 func (r run) courses(s Sweep) []measuredCourse {
 	byCell := map[result.Cell]*measuredCourse{}
 	courseOf := func(cell result.Cell, dut string) *measuredCourse {
-		cell = cell.Without(s.Along).With(result.DUT, dut)
+		cell = besideStudy(cell.Without(s.Along).With(result.DUT, dut))
 		if byCell[cell] == nil {
 			byCell[cell] = newCourse(cell)
 		}
@@ -182,6 +182,22 @@ func (r run) courses(s Sweep) []measuredCourse {
 	})
 	return out
 }
+
+// besideStudy returns a cell as a study has it, without a family: the studies are of IPv4. Of another family its device
+// is a further one, "allowlist, IPv6", which tables show beside the study's.
+func besideStudy(cell result.Cell) result.Cell {
+	v, ok := cell.Value(result.Family)
+	if !ok {
+		return cell
+	}
+	if v.Text != studyFamily {
+		cell = cell.With(result.DUT, cell.Text(result.DUT)+", "+analysis.Family.Say(v))
+	}
+	return cell.Without(result.Family)
+}
+
+// studyFamily is the family of the studies' clients.
+const studyFamily = "4"
 
 // holds reports whether a course has the sweep's fixed dimensions, without some of them. In a free sweep the course may
 // lack any of them except Held, because devices have no dimension for what does not concern them.

@@ -30,7 +30,7 @@ func (p Spec) closed() Topology {
 	for i := range sockets {
 		sockets[i] = outside
 	}
-	p.addEnds(&t, sockets, netip.PrefixFrom(hosts, lan.Bits()), lan.Addr())
+	p.addEnds(&t, sockets, netip.PrefixFrom(hosts, lan.Bits()), clientHost6, lan.Addr(), routerLAN6.Addr())
 	t.Links = append(t.Links, Link{A: outside, B: p.limited("server", "s0", onWAN(server), onWAN(server.Next()))})
 	return t
 }

@@ -29,7 +29,7 @@ func TestDatagramsOfEveryClient(t *testing.T) {
 			lab = many
 		}
 		load.Kind, load.UDP, load.OfferedMbps, load.BurstSegments = traffic.KindStreams, true, 100, 8
-		load.MaxSeconds, load.Server = 60, lab.ServerIP
+		load.MaxSeconds, load.Server = 60, agent.Server{Addr4: lab.ServerIP}
 		carryDatagrams(t, lab, load)
 	}
 }

@@ -128,7 +128,7 @@ func sendUntil(t *testing.T, lab *topology.Lab, load agent.Traffic, what string,
 func offer(t *testing.T, lab *topology.Lab, load agent.Traffic, fn func()) {
 	t.Helper()
 	ctx := t.Context()
-	load.Server = lab.ServerIP
+	load.Server = agent.Server{Addr4: lab.ServerIP}
 	load.MaxSeconds = 60
 	if err := lab.Host("server").ServeTraffic(ctx, load); err != nil {
 		t.Fatal(err)

@@ -120,7 +120,8 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 func everyStreamCarries(t *testing.T, lab *topology.Lab, load agent.Traffic) {
 	t.Helper()
 	ctx, host := t.Context(), lab.Clients[0]
-	load.Direction, load.BurstSegments, load.MaxSeconds, load.Server = result.Both, 4, 60, lab.ServerIP
+	load.Direction, load.BurstSegments, load.MaxSeconds = result.Both, 4, 60
+	load.Server = agent.Server{Addr4: lab.ServerIP}
 	err := lab.Host("server").ServeTraffic(ctx, load)
 	if err == nil {
 		err = host.StartTraffic(ctx, load)
@@ -166,7 +167,7 @@ func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	lab, _ := withPersonas(t, 3)
 	host := lab.Clients[0]
 	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 3, OfferedMbps: 1, Workers: 2,
-		MaxSeconds: 60, Server: lab.ServerIP}
+		MaxSeconds: 60, Server: agent.Server{Addr4: lab.ServerIP}}
 	if err := lab.Host("server").ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}

@@ -39,24 +39,28 @@ func Portal(p Spec) Topology {
 		return p.closed()
 	}
 	t := Topology{Addressing: p.addressing(), Urgent: p.Urgent, UrgentRouters: p.UrgentRouters}
+	p.addIPv6(&t.Addressing)
 	toClients := []agent.Route{{To: DefaultLAN, Via: routerWAN.Addr()}}
 	if t.LAN != DefaultLAN {
 		toClients = append(toClients, agent.Route{To: t.LAN, Via: routerWAN.Addr()})
 	}
+	toClients = p.routes(toClients, agent.Route{To: lan6, Via: routerWAN6.Addr()})
 	t.Nodes = []Node{
-		{Name: "router", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)),
-			Routes: []agent.Route{{Via: serverAddr.Addr()}}},
-		{Name: "server", Role: backend.RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: toClients},
+		{Name: "router", Metered: true, Sysctls: with(p.routerSysctls(), queuesFor(p.Clients)),
+			Routes: p.routes([]agent.Route{{Via: serverAddr.Addr()}}, agent.Route{Via: serverAddr6.Addr()})},
+		{Name: "server", Role: backend.RoleServer, Sysctls: with(client.SysctlsFor(p.Family), queuesFor(p.Clients)),
+			Routes: toClients},
 	}
 	onLAN := []netip.Prefix{routerLAN}
 	if p.leases() && t.LAN != DefaultLAN {
 		onLAN = append(onLAN, netip.PrefixFrom(t.Gateway, t.LAN.Bits()))
 	}
-	lan, wan := p.port("router", "r0", p.Aggregate && !p.NoAggregation, onLAN...),
-		p.port("router", "r1", p.Aggregate, routerWAN)
+	lan, wan := p.port("router", "r0", p.Aggregate && !p.NoAggregation, p.family(onLAN, routerLAN6)...),
+		p.port("router", "r1", p.Aggregate, p.family([]netip.Prefix{routerWAN}, routerWAN6)...)
 	lan.Name, wan.Name = PortLAN, PortWAN
 	p.addClientHosts(&t, lan)
-	t.Links = append(t.Links, Link{A: wan, B: p.limited("server", "s0", serverAddr, serviceAddr)})
+	t.Links = append(t.Links, Link{A: wan, B: p.limited("server", "s0",
+		p.family([]netip.Prefix{serverAddr, serviceAddr}, serverAddr6)...)})
 	return t
 }
 
@@ -69,10 +73,10 @@ var routerSysctls = map[string]string{
 	"ipv6/conf/default/disable_ipv6": "1",
 }
 
-// Sysctls are the settings of all hosts of a lab with so many clients, below net/,
+// Sysctls are the settings of all hosts of a lab with so many clients of a family, below net/,
 // for the record.
-func Sysctls(clients int) map[string]string {
-	return with(with(client.Sysctls, routerSysctls), queuesFor(clients))
+func Sysctls(clients int, f client.Family) map[string]string {
+	return with(with(client.SysctlsFor(f), Spec{Family: f}.routerSysctls()), queuesFor(clients))
 }
 
 // listenQueue is the kernel's default limit of connections that wait to be accepted.
@@ -105,6 +109,7 @@ func (p Spec) addClientHosts(t *Topology, router Port) {
 			sockets = append(sockets, Port{Node: Outside})
 		}
 	case p.ClientHosts > 1:
+		// A switch has no IPv6 of its own.
 		t.Nodes = append(t.Nodes, Node{Name: "switch", Sysctls: client.Sysctls, Switch: true})
 		t.Links = append(t.Links, Link{A: router, B: p.port("switch", "x0", false)})
 		sockets = nil
@@ -112,20 +117,22 @@ func (p Spec) addClientHosts(t *Topology, router Port) {
 			sockets = append(sockets, p.port("switch", fmt.Sprintf("x%d", i+1), false))
 		}
 	}
-	p.addEnds(t, sockets, clientHost, routerLAN.Addr())
+	p.addEnds(t, sockets, clientHost, clientHost6, routerLAN.Addr(), routerLAN6.Addr())
 }
 
 // addEnds adds the hosts for clients, one at each socket, with addresses that count down.
-func (p Spec) addEnds(t *Topology, sockets []Port, addr netip.Prefix, gateway netip.Addr) {
+func (p Spec) addEnds(t *Topology, sockets []Port, addr, addr6 netip.Prefix, gateway, gateway6 netip.Addr) {
 	for i, socket := range sockets {
 		name := "client"
 		if i > 0 {
 			name = fmt.Sprintf("client%d", i+1)
 		}
-		routes := []agent.Route{{Via: gateway}}
-		t.Nodes = append(t.Nodes, Node{Name: name, Role: backend.RoleClient, Sysctls: client.Sysctls, Routes: routes})
-		t.Links = append(t.Links, Link{A: socket, B: p.limited(name, fmt.Sprintf("c%d", i), addr)})
-		addr = netip.PrefixFrom(addr.Addr().Prev(), addr.Bits())
+		routes := p.routes([]agent.Route{{Via: gateway}}, agent.Route{Via: gateway6})
+		t.Nodes = append(t.Nodes,
+			Node{Name: name, Role: backend.RoleClient, Sysctls: client.SysctlsFor(p.Family), Routes: routes})
+		t.Links = append(t.Links, Link{A: socket, B: p.limited(name, fmt.Sprintf("c%d", i),
+			p.family([]netip.Prefix{addr}, addr6)...)})
+		addr, addr6 = netip.PrefixFrom(addr.Addr().Prev(), addr.Bits()), netip.PrefixFrom(addr6.Addr().Prev(), addr6.Bits())
 	}
 }
 

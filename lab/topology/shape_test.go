@@ -21,7 +21,8 @@ func TestShapedLink(t *testing.T) {
 	ctx, near, far := t.Context(), lab.Host("gw1"), lab.Host("pc2")
 	withClients(t, lab, client.KindVeth, 1)
 	load := agent.Traffic{
-		Kind: traffic.KindStreams, Direction: "up", Clients: 1, BurstSegments: 44, Server: lab.ServerIP, MaxSeconds: 60}
+		Kind: traffic.KindStreams, Direction: "up", Clients: 1, BurstSegments: 44,
+		Server: agent.Server{Addr4: lab.ServerIP}, MaxSeconds: 60}
 	if err := far.ServeTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}

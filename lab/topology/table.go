@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
 )
 
 // Spec has the settings of a topology. The zero value is a lab with one client host
 // and study 1's addresses.
 type Spec struct {
-	Aggregate bool // links of metered hosts aggregate (profile bulk); else these see each packet alone
+	Family    client.Family // of the clients; the zero value is IPv4
+	Aggregate bool          // links of metered hosts aggregate (profile bulk); else these see each packet alone
 	// the clients' network when the device leases it; the zero value is a network large enough for Clients
 	LAN           netip.Prefix
 	Clients       int  // number for which the lab has leases and listeners; zero is as many as DefaultLAN has

@@ -33,6 +33,7 @@ func Tap(p Spec) Topology {
 		Addressing: Addressing{LAN: DefaultLAN},
 		Urgent:     p.Urgent,
 	}
+	p.addIPv6(&t.Addressing)
 	for i := range max(p.CaptureHosts, 1) {
 		name := "capture"
 		if i > 0 {

@@ -51,6 +51,10 @@ type Addressing struct {
 	// Outer are the addresses of two gateways on the link between them, the clients' gateway first. They are invalid in a
 	// topology with one router.
 	Outer [2]netip.Addr
+	// The same in IPv6, where the lab has it: the clients' network is a /64 for SLAAC. Outer6 as Outer.
+	LAN6                            netip.Prefix
+	Gateway6, RouterWAN6, ServerIP6 netip.Addr
+	Outer6                          [2]netip.Addr
 	// FirstLease and LastLease are what the lab's own DHCP server gives; invalid
 	// when LAN is the device's to lease.
 	FirstLease, LastLease netip.Addr
@@ -331,13 +335,17 @@ func (l *Lab) ServeDHCP(ctx context.Context, kept int) error {
 	for range kept {
 		first = first.Next()
 	}
-	err := l.Metered()[0].Spawn(ctx, agent.Command{Name: "dnsmasq-lab", Support: true, Argv: []string{
+	argv := []string{
 		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
 		"--interface=" + l.Port(PortLAN), "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
 		"--dhcp-lease-max=100000", "--log-facility=-", "--quiet-dhcp", "--pid-file=", // more leases than any lab has clients
 		fmt.Sprintf("--dhcp-range=%s,%s,12h", first, l.LastLease),
 		"--dhcp-option=option:router," + l.Gateway.String(),
-	}})
+	}
+	if l.LAN6.IsValid() { // router advertisements with the network's prefix, for SLAAC, and no DHCPv6
+		argv = append(argv, "--enable-ra", fmt.Sprintf("--dhcp-range=%s,ra-only,%d", l.LAN6.Addr(), l.LAN6.Bits()))
+	}
+	err := l.Metered()[0].Spawn(ctx, agent.Command{Name: "dnsmasq-lab", Support: true, Argv: argv})
 	if err != nil {
 		return fmt.Errorf("starting the lab's DHCP server: %w", err)
 	}

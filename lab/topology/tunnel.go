@@ -23,28 +23,40 @@ var (
 //	 clients ── c0 ═══ r0 192.168.137.254 ·· o1 192.168.0.1 ═══ o2 192.168.0.2 ·· r1 192.168.89.99 ═══ s0 192.168.89.1
 func Tunnel(p Spec) Topology {
 	t := Topology{Addressing: p.addressing(), Urgent: p.Urgent, UrgentRouters: p.UrgentRouters}
-	lan, wan := p.port("gw1", "r0", p.Aggregate && !p.NoAggregation, routerLAN),
-		p.port("gw2", "r1", p.Aggregate, routerWAN)
-	near, far := p.port("gw1", "o1", p.Aggregate, outer1), p.port("gw2", "o2", p.Aggregate, outer2)
+	p.addIPv6(&t.Addressing)
+	port := func(node, name string, aggregate bool, v4, v6 netip.Prefix) Port {
+		return p.port(node, name, aggregate, p.family([]netip.Prefix{v4}, v6)...)
+	}
+	lan, wan := port("gw1", "r0", p.Aggregate && !p.NoAggregation, routerLAN, routerLAN6),
+		port("gw2", "r1", p.Aggregate, routerWAN, routerWAN6)
+	near, far := port("gw1", "o1", p.Aggregate, outer1, outer61), port("gw2", "o2", p.Aggregate, outer2, outer62)
 	near.Shape, far.Shape = p.Between, p.Between
 	lan.Name, near.Name, far.Name, wan.Name = PortLAN, PortOuter1, PortOuter2, PortWAN
 	if p.leases() && t.LAN != DefaultLAN {
 		lan.Addrs = append(lan.Addrs, netip.PrefixFrom(t.Gateway, t.LAN.Bits()))
 	}
 	t.Outer = [2]netip.Addr{outer1.Addr(), outer2.Addr()}
-	t.Nodes = []Node{
-		{Name: "gw1", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)),
-			Routes: []agent.Route{{To: serverNet, Via: outer2.Addr()}}},
-		{Name: "gw2", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)),
-			Routes: []agent.Route{{To: t.LAN, Via: outer1.Addr()}}},
-		{Name: "pc1", Role: backend.RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}},
-		{Name: "pc2", Role: backend.RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)),
-			Routes: []agent.Route{{Via: routerWAN.Addr()}}},
+	if p.Family.Has6() {
+		t.Outer6 = [2]netip.Addr{outer61.Addr(), outer62.Addr()}
 	}
+	route := func(v4, v6 agent.Route) []agent.Route { return p.routes([]agent.Route{v4}, v6) }
+	ends := client.SysctlsFor(p.Family)
+	t.Nodes = []Node{
+		{Name: "gw1", Metered: true, Sysctls: with(p.routerSysctls(), queuesFor(p.Clients)),
+			Routes: route(agent.Route{To: serverNet, Via: outer2.Addr()},
+				agent.Route{To: serverAddr6.Masked(), Via: outer62.Addr()})},
+		{Name: "gw2", Metered: true, Sysctls: with(p.routerSysctls(), queuesFor(p.Clients)),
+			Routes: route(agent.Route{To: t.LAN, Via: outer1.Addr()}, agent.Route{To: lan6, Via: outer61.Addr()})},
+		{Name: "pc1", Role: backend.RoleClient, Sysctls: ends,
+			Routes: route(agent.Route{Via: routerLAN.Addr()}, agent.Route{Via: routerLAN6.Addr()})},
+		{Name: "pc2", Role: backend.RoleServer, Sysctls: with(ends, queuesFor(p.Clients)),
+			Routes: route(agent.Route{Via: routerWAN.Addr()}, agent.Route{Via: routerWAN6.Addr()})},
+	}
+	serverAddrs := p.family([]netip.Prefix{serverAddr, serviceAddr}, serverAddr6)
 	t.Links = []Link{
-		{A: lan, B: p.port("pc1", "c0", true, clientHost)},
+		{A: lan, B: port("pc1", "c0", true, clientHost, clientHost6)},
 		{A: near, B: far},
-		{A: wan, B: p.port("pc2", "s0", true, serverAddr, serviceAddr)},
+		{A: wan, B: p.port("pc2", "s0", true, serverAddrs...)},
 	}
 	return t
 }

@@ -52,7 +52,7 @@ func TestTunnel(t *testing.T) {
 func sendThrough(t *testing.T, lab *topology.Lab, load agent.Traffic) {
 	t.Helper()
 	ctx := t.Context()
-	load.Server, load.MaxSeconds = lab.ServerIP, 60
+	load.Server, load.MaxSeconds = agent.Server{Addr4: lab.ServerIP}, 60
 	if err := lab.Host("pc2").ServeTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ const (
 // Dimensions of the measure's cells.
 var Dimensions = analysis.Dimensions{
 	analysis.DUT,
+	analysis.Family,
 	analysis.FrameSize.Headed("frames"),
 	{Name: CPUs, Text: "that frames and capture programs have: 1, or 2 with one for each", Heading: "CPUs",
 		Words: countOf("CPU")},

@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/backend"
 	"github.com/gateweigh/gateweigh/lab/bench"
 	"github.com/gateweigh/gateweigh/lab/burn"
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -29,6 +30,7 @@ type lab struct {
 	stations  []*station
 	stream    send.Stream // the addresses of the frames
 	traffic   experiment.Traffic
+	family    client.Family // of the frames
 	slowed    *backend.Host // the stations' machine if their CPUs are slowed down, else nil
 	speed     float64       // share of their time that slowed CPUs keep
 	machine   int           // number of CPUs of the stations' machine
@@ -60,9 +62,10 @@ func open(ctx context.Context, labs bench.Labs, placement backend.Placement, cel
 		return nil, err
 	}
 	l := &lab{
-		traffic: labs.Sides[0].Traffic, slowed: labs.Slowed, speed: labs.Speed, machine: labs.CPUs, placement: placement,
+		family: labs.Sides[0].Family, traffic: labs.Sides[0].Traffic, slowed: labs.Slowed, speed: labs.Speed,
+		machine: labs.CPUs, placement: placement,
 	}
-	if l.Lab, err = build(topology.Spec{CaptureHosts: len(cells), Urgent: true}).Build(
+	if l.Lab, err = build(topology.Spec{Family: l.family, CaptureHosts: len(cells), Urgent: true}).Build(
 		ctx, labs.Backend, labs.DUTLab); err != nil {
 		return nil, err
 	}
@@ -144,7 +147,11 @@ func (l *lab) address(ctx context.Context) (err error) {
 		return err
 	}
 	s.DstMAC = unknownMAC
-	s.Src, s.Dst = portOf(l.LAN.Addr().Next()), portOf(l.LAN.Addr().Next().Next())
+	lan, server := l.LAN, l.ServerIP
+	if l.family.Has6() {
+		lan, server = l.LAN6, l.ServerIP6
+	}
+	s.Src, s.Dst = portOf(lan.Addr().Next()), portOf(lan.Addr().Next().Next())
 	if l.sink == nil {
 		return nil
 	}
@@ -152,10 +159,10 @@ func (l *lab) address(ctx context.Context) (err error) {
 	if s.DstMAC, err = bench.HardwareAddr(ctx, router.Host, l.Port(topology.PortLAN)); err != nil {
 		return err
 	}
-	s.Dst = portOf(l.ServerIP)
+	s.Dst = portOf(server)
 	sink, err := bench.HardwareAddr(ctx, l.sink, l.sink.Ifs[0])
 	if err == nil {
-		err = runSupport(ctx, router.Host, "ip", "neigh", "replace", l.ServerIP.String(), "lladdr", sink.String(),
+		err = runSupport(ctx, router.Host, "ip", "neigh", "replace", server.String(), "lladdr", sink.String(),
 			"dev", router.port, "nud", "permanent")
 	}
 	return err
@@ -192,7 +199,8 @@ func (l *lab) load(mbps float64, length time.Duration, n int64) agent.Traffic {
 	}
 	return agent.Traffic{
 		Kind: t.Kind, UDP: true, Direction: result.Up, Clients: 1, MostClients: 1, ClientHosts: 1, Workers: 1,
-		Server: l.ServerIP, OfferedMbps: mbps, BurstSegments: t.BurstSegments, Frames: f,
+		Server: agent.ServerFor(l.family, l.ServerIP, l.ServerIP6), OfferedMbps: mbps,
+		BurstSegments: t.BurstSegments, Frames: f,
 	}
 }
 

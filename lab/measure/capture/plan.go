@@ -108,7 +108,7 @@ func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Roles: []string{string(backend.RoleGenerator)}, Keys: keys,
 		Uses: []string{"offered_mbps", "offered_kpps", "frame_sizes", "windows", "window", "traffic.kind",
-			"traffic.burst_segments", "traffic.gaps", "traffic.seed"},
+			"traffic.burst_segments", "traffic.gaps", "traffic.seed", experiment.FamilyKey},
 		Why:           "one generator sends frames, and nobody logs in or compares with a clean router",
 		ApplyDefaults: applyDefaults, Check: check, Settings: settings, Reduce: reduce, Together: together.Value,
 		CPUs:     mostCPUs,
@@ -145,6 +145,13 @@ func check(e *experiment.Experiment, report experiment.Report) {
 	tapped := e.Topology == topologyTap
 	if masquerade.Value(e) && tapped {
 		report("masquerade", "does not go with topology = %q: nothing is routed there", e.Topology)
+	}
+	if masquerade.Value(e) && e.HasIPv6() {
+		report("masquerade", "does not go with IPv6: home gateways give IPv6 frames no address of their own")
+	}
+	if names, _ := e.Value("filters").([]string); e.HasIPv6() && slices.Contains(names, dut.FilterOfIPv4) {
+		report("filters", "%q does not go with IPv6: its expression begins with \"ip\", and no frame would pass",
+			dut.FilterOfIPv4)
 	}
 	if together.Value(e) && !tapped {
 		report("together", "needs topology = %q: elsewhere one host captures", topologyTap)

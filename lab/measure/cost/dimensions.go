@@ -4,6 +4,6 @@ import "github.com/gateweigh/gateweigh/lab/analysis"
 
 // Dimensions of the measure's cells.
 var Dimensions = analysis.Dimensions{
-	analysis.DUT, analysis.Profile, analysis.FrameSize, analysis.LinkMbps, analysis.Direction, analysis.Clients,
-	analysis.OfferedMbps,
+	analysis.DUT, analysis.Family, analysis.Profile, analysis.FrameSize, analysis.LinkMbps, analysis.Direction,
+	analysis.Clients, analysis.OfferedMbps,
 }

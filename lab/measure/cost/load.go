@@ -92,8 +92,9 @@ func (s *lab) readFairness(ctx context.Context) error {
 	seconds := float64(stats.MonotonicNs-s.marked) / 1e9
 	s.fairness = Fairness{
 		Streams: shares.Streams, Broken: max(broken, stats.Broken), // both ends count the same streams
-		Jain:    shares.Jain(),
-		Even:    shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(client.KindOf(s.Side.Client).MTU, s.Load.UDP)),
+		Jain: shares.Jain(),
+		Even: shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(
+			s.Side.Family.PacketMTU(client.KindOf(s.Side.Client).MTU), s.Load.UDP)),
 		MinMbps: bench.Mbps(shares.Min, seconds), MaxMbps: bench.Mbps(shares.Max, seconds),
 	}
 	s.marked = 0

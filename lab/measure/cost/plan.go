@@ -49,7 +49,7 @@ func (Measure) Rules() experiment.Measure {
 			"window", "warmup", "profile_window",
 			"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing", "traffic.gaps", "traffic.seed",
 			"traffic.short_per_second", "traffic.short_bytes",
-			"beside.client", "beside.traffic", "beside.clients",
+			"beside.client", "beside.traffic", "beside.clients", experiment.FamilyKey,
 		}, slices.Concat(experiment.ClientKeys, experiment.LinkKeys, experiment.UntilKeys)...),
 		Check: check, Settings: settings, Duration: duration, Describe: description,
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // Bytes of a frame that are not payload: Ethernet, IPv4 and TCP with time
-// stamps, or UDP. Link counters do not see preamble, checksum and gap.
+// stamps, or UDP. IPv6 adds client.ExtraHeader. Link counters do not see preamble, checksum and gap.
 const (
 	tcpOverhead = 14 + 20 + 32
 	udpOverhead = 14 + 20 + 8
@@ -34,10 +34,13 @@ func (s *lab) delivered(out meter.Link, seconds float64, receivers []endpointSpa
 		}
 		return sum
 	}
+	// Half of the streams of clients with both families are IPv6, or one more.
+	longer := client.ExtraHeader * int64(s.Side.Family.Sending6(1, s.Side.Clients)) * out.TxPackets /
+		int64(max(s.Side.Clients, 1))
 	if s.Load.UDP {
-		return bench.Mbps(out.TxBytes-udpOverhead*out.TxPackets, seconds)
+		return bench.Mbps(out.TxBytes-udpOverhead*out.TxPackets-longer, seconds)
 	}
-	return bench.Mbps(out.TxBytes-tcpOverhead*out.TxPackets, seconds) * (1 - resent)
+	return bench.Mbps(out.TxBytes-tcpOverhead*out.TxPackets-longer, seconds) * (1 - resent)
 }
 
 // endpointSpan has the meters of one end of the traffic at a window's beginning (a) and end (b).

@@ -11,7 +11,7 @@ const LoginRate result.Dimension = "login_rate"
 
 // Dimensions of the measure's cells.
 var Dimensions = analysis.Dimensions{
-	analysis.DUT, analysis.Clients,
+	analysis.DUT, analysis.Family, analysis.Clients,
 	{Name: LoginRate, Text: "clients a second that lease and log in; 0: all at once", Heading: "They come",
 		Short: "they come", Behind: "/s",
 		None: "all at once", NoneShort: "all at once",

@@ -37,7 +37,7 @@ func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true, Roles: topology.PortalRoles,
 		Keys:          []experiment.Field{rates.Field()},
-		Uses:          slices.Concat(experiment.ClientKeys, experiment.UntilKeys),
+		Uses:          slices.Concat([]string{experiment.FamilyKey}, experiment.ClientKeys, experiment.UntilKeys),
 		Why:           "no payload is sent and no clean router stands beside the device",
 		ApplyDefaults: func(e *experiment.Experiment) { e.Windows = 1 }, // a block has one storm
 		Check:         check, Settings: settings, Duration: duration, Describe: description,

@@ -68,7 +68,7 @@ func (b *block) measureIdle(ctx context.Context) (err error) {
 	if err := b.StartProbes(ctx); err != nil {
 		return err
 	}
-	if b.mtu, err = b.Hosts[0].PathMTU(ctx, b.Env.ServerIP); err != nil {
+	if b.mtu, err = b.Hosts[0].PathMTU(ctx, b.TrafficServer()); err != nil {
 		return fmt.Errorf("looking for the largest packet of the path: %w", err)
 	}
 	b.idle, err = b.IdleRTT(ctx, idleTime)

@@ -4,5 +4,5 @@ import "github.com/gateweigh/gateweigh/lab/analysis"
 
 // Dimensions of the measure's cells.
 var Dimensions = analysis.Dimensions{
-	analysis.DUT, analysis.FrameSize, analysis.Clients, analysis.Direction, analysis.Profile,
+	analysis.DUT, analysis.Family, analysis.FrameSize, analysis.Clients, analysis.Direction, analysis.Profile,
 }

@@ -110,8 +110,8 @@ static __always_inline bool ours(const struct frame *f)
 
 static __always_inline bool ours6(const struct frame6 *f)
 {
-	return f->eth.h_proto == bpf_htons(ETH_P_IPV6) && f->ip.version == 6 && f->ip.nexthdr == IPPROTO_UDP && f->udp.dest == port &&
-	       f->stamp.magic == MAGIC;
+	return f->eth.h_proto == bpf_htons(ETH_P_IPV6) && f->ip.version == 6 && f->ip.nexthdr == IPPROTO_UDP &&
+	       f->udp.dest == port && f->stamp.magic == MAGIC;
 }
 
 /* tagged says whether a frame of the generator follows a VLAN tag. The kernel has already moved a first

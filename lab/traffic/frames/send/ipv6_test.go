@@ -42,8 +42,8 @@ func sumOfDatagram(frame []byte) uint32 {
 	return onesSum(append(append(pseudo, 0, 17), udp...))
 }
 
-// TestFramesOfBothFamilies: each frame that arrives is the stream's frame of its number, byte for byte, and its checksum
-// is right: also where frames of IPv4 and IPv6 are made one after the other in the same memory.
+// TestFramesOfBothFamilies: each frame that arrives is the stream's frame of its number, byte for byte, and its
+// checksum is right: also where frames of IPv4 and IPv6 are made one after the other in the same memory.
 func TestFramesOfBothFamilies(t *testing.T) {
 	p := newPair(t)
 	for _, only6 := range []bool{true, false} {

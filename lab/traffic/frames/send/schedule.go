@@ -70,7 +70,8 @@ type schedule struct {
 }
 
 func newSchedule(cfg Config, l *live) (*schedule, error) {
-	s := &schedule{plan: cfg.Plan, least: frames.MinBytes, batch: make([]frames.Frame, feedBatch), numbers: make([]uint64, len(cfg.Streams))}
+	s := &schedule{plan: cfg.Plan, least: frames.MinBytes, batch: make([]frames.Frame, feedBatch),
+		numbers: make([]uint64, len(cfg.Streams))}
 	s.sent.ByStream = make([]int64, len(cfg.Streams))
 	if l == nil {
 		s.slots, s.c = make([]programsSlot, slotCount), &programsControl{}

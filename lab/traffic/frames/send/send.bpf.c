@@ -130,12 +130,14 @@ static __always_inline void write_frame(void *data, const struct head *h, const 
 	*(__u16 *)(data + 42) = MAGIC;
 	*(__u64 *)(data + 44) = which;
 	*(__u64 *)(data + 52) = sent;
-	__u16 sum = ~folded((__u64)h->udp_sum + 2 * (__u64)udp_len + MAGIC + halves(which) + halves(sent) + payload_sums[bytes]);
+	__u16 sum = ~folded((__u64)h->udp_sum + 2 * (__u64)udp_len + MAGIC + halves(which) + halves(sent) +
+			    payload_sums[bytes]);
 	udp->check = sum ? sum : 0xffff;
 }
 
 /* The same of a frame of IPv6, which has no checksum of its own. */
-static __always_inline void write_frame6(void *data, const struct head *h, const struct slot *s, __u32 bytes, __u64 now)
+static __always_inline void write_frame6(void *data, const struct head *h, const struct slot *s, __u32 bytes,
+					 __u64 now)
 {
 	struct ipv6hdr *ip = data + ETH_HLEN;
 	struct udphdr *udp = (void *)(ip + 1);
@@ -149,13 +151,15 @@ static __always_inline void write_frame6(void *data, const struct head *h, const
 	*(__u64 *)(data + 64) = which;
 	*(__u64 *)(data + 72) = sent;
 
-	__u16 sum = ~folded((__u64)h->udp_sum + 2 * (__u64)udp_len + MAGIC + halves(which) + halves(sent) + payload_sums[bytes]);
+	__u16 sum = ~folded((__u64)h->udp_sum + 2 * (__u64)udp_len + MAGIC + halves(which) + halves(sent) +
+			    payload_sums[bytes]);
 
 	udp->check = sum ? sum : 0xffff;
 }
 
 /* Makes a frame of 60 bytes or more; of a stream of IPv6, or one beside such, of MIN_BYTES6 or more. */
-static __always_inline bool make(void *data, const void *end, const struct head *h, const struct slot *s, __u32 bytes, __u64 now)
+static __always_inline bool make(void *data, const void *end, const struct head *h, const struct slot *s,
+				 __u32 bytes, __u64 now)
 {
 	if (!h->v6 && !h->shares) {
 		write_frame(data, h, s, bytes, now);

@@ -52,21 +52,21 @@ func (a Advertisement) Check() error {
 	if a.MTU != 0 && (a.MTU < minMTU || a.MTU > maxMTU) {
 		faults = append(faults, fmt.Errorf("MTU %d is not %d to %d", a.MTU, minMTU, maxMTU))
 	}
-	seen := map[netip.Prefix]bool{}
-	for _, p := range a.Prefixes {
-		faults = append(faults, p.check())
-		if seen[p.Prefix] {
+	for i, p := range a.Prefixes {
+		if slices.ContainsFunc(a.Prefixes[:i], func(q Prefix) bool { return q.Prefix == p.Prefix }) {
 			faults = append(faults, fmt.Errorf("prefix %s stands twice", p.Prefix))
 		}
-		seen[p.Prefix] = true
+		if err := p.check(); err != nil {
+			faults = append(faults, fmt.Errorf("prefix %s: %w", p.Prefix, err))
+		}
 	}
-	clear(seen)
-	for _, r := range a.Routes {
-		faults = append(faults, r.check())
-		if seen[r.Prefix] {
+	for i, r := range a.Routes {
+		if slices.ContainsFunc(a.Routes[:i], func(q Route) bool { return q.Prefix == r.Prefix }) {
 			faults = append(faults, fmt.Errorf("route %s stands twice", r.Prefix))
 		}
-		seen[r.Prefix] = true
+		if err := r.check(); err != nil {
+			faults = append(faults, fmt.Errorf("route %s: %w", r.Prefix, err))
+		}
 	}
 	if err := errors.Join(faults...); err != nil {
 		return err
@@ -89,39 +89,37 @@ func preference(name string, p Preference) error {
 }
 
 func (p Prefix) check() error {
-	name := fmt.Sprintf("prefix %s", p.Prefix)
-	if err := network(name, p.Prefix); err != nil {
+	if err := network(p.Prefix); err != nil {
 		return err
 	}
 	addr := p.Prefix.Addr()
 	switch {
 	case p.Prefix.Bits() == 0:
-		return fmt.Errorf("%s is the whole Internet", name)
+		return errors.New("it is the whole Internet")
 	case addr.IsLinkLocalUnicast() || addr.IsMulticast():
-		return fmt.Errorf("%s is link-local or multicast, which hosts ignore", name)
+		return errors.New("hosts ignore link-local and multicast prefixes")
 	case p.Autonomous && p.Prefix.Bits() != slaacBits:
-		return fmt.Errorf("%s is not /%d, and hosts make addresses by themselves of no other length", name, slaacBits)
+		return fmt.Errorf("it is not /%d, and hosts make addresses by themselves of no other length", slaacBits)
 	case p.Preferred > p.Valid:
-		return fmt.Errorf("%s: preferred lifetime %s is longer than valid lifetime %s", name, p.Preferred, p.Valid)
+		return fmt.Errorf("preferred lifetime %s is longer than valid lifetime %s", p.Preferred, p.Valid)
 	case !p.ValidUntil.IsZero() && p.PreferredUntil.After(p.ValidUntil):
-		return fmt.Errorf("%s is preferred after it has ceased to be valid", name)
+		return errors.New("it is preferred after it has ceased to be valid")
 	}
 	return errors.Join(
-		lifetime(name+": preferred lifetime", p.Preferred, Infinity), lifetime(name+": valid lifetime", p.Valid, Infinity))
+		lifetime("preferred lifetime", p.Preferred, Infinity), lifetime("valid lifetime", p.Valid, Infinity))
 }
 
 func (r Route) check() error {
-	name := fmt.Sprintf("route %s", r.Prefix)
 	return errors.Join(
-		network(name, r.Prefix), preference(name, r.Preference), lifetime(name+": lifetime", r.Lifetime, Infinity))
+		network(r.Prefix), preference("route", r.Preference), lifetime("lifetime", r.Lifetime, Infinity))
 }
 
-func network(name string, p netip.Prefix) error {
+func network(p netip.Prefix) error {
 	switch {
 	case !p.IsValid() || !p.Addr().Is6() || p.Addr().Is4In6():
-		return fmt.Errorf("%s is no IPv6 prefix", name)
+		return errors.New("it is no IPv6 prefix")
 	case p.Masked() != p:
-		return fmt.Errorf("%s has bits behind its length: %s has none", name, p.Masked())
+		return fmt.Errorf("it has bits behind its length: %s has none", p.Masked())
 	}
 	return nil
 }
@@ -198,8 +196,10 @@ func (a Advertisement) checkNAT64() error {
 	if !slices.Contains(nat64Lengths, a.NAT64Prefix.Bits()) {
 		return fmt.Errorf("NAT64 prefix %s has none of the lengths %v", a.NAT64Prefix, nat64Lengths)
 	}
-	return errors.Join(network(fmt.Sprintf("NAT64 prefix %s", a.NAT64Prefix), a.NAT64Prefix),
-		lifetime("lifetime of the NAT64 prefix", a.NAT64PrefixExpiry, maxNAT64))
+	if err := network(a.NAT64Prefix); err != nil {
+		return fmt.Errorf("NAT64 prefix %s: %w", a.NAT64Prefix, err)
+	}
+	return lifetime("lifetime of the NAT64 prefix", a.NAT64PrefixExpiry, maxNAT64)
 }
 
 // checkSize keeps room for prefixes that are withdrawn later.

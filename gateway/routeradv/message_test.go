@@ -27,7 +27,7 @@ var faults = []struct {
 	{"is no IPv6 prefix", prefix(func(p *Prefix) { p.Prefix = netip.Prefix{} })},
 	{"bits behind its length", prefix(func(p *Prefix) { p.Prefix = netip.MustParsePrefix("2001:db8::1/64") })},
 	{"whole Internet", prefix(func(p *Prefix) { p.Prefix = netip.MustParsePrefix("::/0") })},
-	{"link-local or multicast", prefix(func(p *Prefix) { p.Prefix = netip.MustParsePrefix("fe80::/64") })},
+	{"hosts ignore link-local", prefix(func(p *Prefix) { p.Prefix = netip.MustParsePrefix("fe80::/64") })},
 	{"is not /64", prefix(func(p *Prefix) { p.Prefix = netip.MustParsePrefix("2001:db8::/63") })},
 	{"longer than valid", prefix(func(p *Prefix) { p.Valid = time.Minute })},
 	{"after it has ceased", prefix(func(p *Prefix) {
@@ -52,6 +52,9 @@ var faults = []struct {
 	{"none of https", func(a *Advertisement) { a.CaptivePortal = "https:///api" }},
 	{"spaces", func(a *Advertisement) { a.CaptivePortal = "https://portal.example/a b" }},
 	{"URI has 300 bytes", func(a *Advertisement) { a.CaptivePortal = "https://h/" + strings.Repeat("x", 290) }},
+	{"NAT64 prefix 64:ff9b::1/96: it has bits", func(a *Advertisement) {
+		a.NAT64Prefix = netip.MustParsePrefix("64:ff9b::1/96")
+	}},
 	{"none of the lengths", func(a *Advertisement) { a.NAT64Prefix = netip.MustParsePrefix("64:ff9b::/80") }},
 	{"lifetime of the NAT64", func(a *Advertisement) { a.NAT64PrefixExpiry = 65529 * time.Second }},
 	{"shorten its lists", func(a *Advertisement) { a.Prefixes = manyPrefixes(30) }},

@@ -23,13 +23,9 @@ func (g *gateway) openDHCP6(h *heard6, local netip.Addr) (err error) {
 	if g.leases6, err = dhcp6.OpenFile(filepath.Join(g.cfg.StateDir, "leases6.db")); err != nil {
 		return err
 	}
-	prefixes := dhcp6.Prefixes{OnLink: []netip.Prefix{own.Masked()}}
-	if g.cfg.DHCP6.Mode == config.Stateful {
-		prefixes.Addresses = []dhcp6.Pool{{Prefix: own.Masked(), Preferred: prefixPreferred, Valid: prefixValid}}
-	}
 	cfg := dhcp6.Config{
 		Interface: g.cfg.LAN.Interface, DUID: append([]byte{0, duidUUID}, duid...), Source: local, Store: g.leases6,
-		Prefixes: func() dhcp6.Prefixes { return prefixes }, Taken: func(addr netip.Addr) bool {
+		Prefixes: g.dhcp6Prefixes, Taken: func(addr netip.Addr) bool {
 			_, bound := g.bindings.Owner(addr)
 			return bound || addr == own.Addr()
 		},
@@ -54,6 +50,23 @@ func (g *gateway) openDHCP6(h *heard6, local netip.Addr) (err error) {
 		}
 	}
 	return nil
+}
+
+// dhcp6Prefixes returns the LAN's prefixes, and the pools of addresses in them where clients get any.
+func (g *gateway) dhcp6Prefixes() (out dhcp6.Prefixes) {
+	now := time.Now()
+	for _, p := range g.advertisedPrefixes() {
+		out.OnLink = append(out.OnLink, p.Prefix)
+		pool := dhcp6.Pool{Prefix: p.Prefix, Preferred: p.Preferred, Valid: p.Valid}
+		if !p.ValidUntil.IsZero() {
+			pool.Valid = max(0, min(pool.Valid, p.ValidUntil.Sub(now)))
+			pool.Preferred = max(0, min(pool.Preferred, p.PreferredUntil.Sub(now)))
+		}
+		if g.cfg.DHCP6.Mode == config.Stateful {
+			out.Addresses = append(out.Addresses, pool)
+		}
+	}
+	return out
 }
 
 // The server's identifier is a UUID (RFC 6355).

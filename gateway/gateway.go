@@ -35,6 +35,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/gateway/radius"
+	"github.com/gateweigh/gateweigh/gateway/routeradv"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 	"github.com/gateweigh/gateweigh/gateway/users"
@@ -73,6 +74,8 @@ type gateway struct {
 	nat         *nat.NAT
 	bindings    *bindings.Server // who has which IPv6 address
 	addresses6  addresses6
+	advertiser  *routeradv.Server
+	prefixes    delegatedPrefixes
 	dhcp6       *dhcp6.Server
 	leases6     *dhcp6.File
 
@@ -126,7 +129,8 @@ func (g *gateway) parts() []part {
 		{"dhcp", g.openDHCP},
 		{"leases of others", g.openRenewal},
 		{"dns", g.openDNS},
-		{"IPv6", g.openIPv6}, // after what it advertises
+		{"IPv6", g.openIPv6},                    // after what it advertises
+		{"prefix delegation", g.openDelegation}, // tells those of IPv6
 		{"metrics", g.openMetrics},
 		{"bridges", func(context.Context) (opened, error) { return opened{run: g.watchBridges}, nil }},
 		{"memory", func(context.Context) (opened, error) { return opened{run: giveBack}, nil }},

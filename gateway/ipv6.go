@@ -54,14 +54,14 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 		return o, errors.Join(err, heard.Close())
 	}
 	o.close = func() error { return errors.Join(heard.Close(), g.bindings.Close()) }
-	advertiser, err := routeradv.New(routeradv.Config{
+	g.advertiser, err = routeradv.New(routeradv.Config{
 		Interface: lan.Interface, LinkLocal: local, All: g.advertisement(), Frames: heard.routers.open, Log: g.log,
 		Rogue: func(r routeradv.Rogue) { g.rogue6(r.MAC, bindings.RouterAdvertisement) },
 	})
 	if err != nil {
 		return o, err
 	}
-	parts := []func(context.Context) error{g.bindings.Run, advertiser.Run,
+	parts := []func(context.Context) error{g.bindings.Run, g.advertiser.Run,
 		func(ctx context.Context) error { return heard.run(ctx, g.bindings.Used) }}
 	if g.cfg.DHCP6.Mode != config.Off {
 		if err := g.openDHCP6(heard, local); err != nil {
@@ -82,7 +82,8 @@ func (g *gateway) bindingsConfig(heard *heard6, local netip.Addr) bindings.Confi
 		Interface: lan.Interface, Source: local, Frames: heard.neighbours.open, Log: g.log,
 		Rules: bindings.Rules{
 			MayUse: func(_ bindings.Anchor, addr netip.Addr) bool {
-				return lan.Address6.Masked().Contains(addr) && addr != lan.Address6.Addr()
+				return addr != lan.Address6.Addr() &&
+					slices.ContainsFunc(g.prefixes6(), func(p netip.Prefix) bool { return p.Contains(addr) })
 			},
 			IsOwn:    func(addr netip.Addr) bool { return addr == local },
 			Known:    func(a bindings.Anchor) bool { return len(g.table.Keys(a.MAC)) > 0 },
@@ -143,9 +144,7 @@ func (g *gateway) advertisement() routeradv.Advertisement {
 	a := routeradv.Advertisement{
 		RouterLifetime: routerLifetime,
 		Managed:        g.cfg.DHCP6.Mode == config.Stateful, Other: g.cfg.DHCP6.Mode != config.Off,
-		Prefixes: []routeradv.Prefix{{
-			Prefix: own.Masked(), Preferred: prefixPreferred, Valid: prefixValid, OnLink: true, Autonomous: true,
-		}},
+		Prefixes: g.advertisedPrefixes(),
 	}
 	if g.dns != nil {
 		a.DNSServers, a.DNSLifetime = []netip.Addr{own.Addr()}, resolverTime

@@ -179,6 +179,7 @@ func TestClientOfDHCPv6(t *testing.T) {
 	must(t, os.WriteFile(script, []byte(
 		"#!/bin/sh\n[ $reason != BOUND6 ] || ip -6 addr add $new_ip6_address/128 dev $interface\n"), 0o755))
 	pid := filepath.Join(dir, "pid")
+	awaitLinkLocal(t, "client", "c0")
 	sh(t, "ip netns exec client dhclient -6 -1 -q -sf "+script+" -lf "+filepath.Join(dir, "lease")+" -pf "+pid+" c0")
 	t.Cleanup(func() { sh(t, "kill $(cat "+pid+")") })
 	out := sh(t, "ip -n client -6 -o addr show dev c0 scope global")
@@ -204,5 +205,68 @@ func TestClientOfDHCPv6(t *testing.T) {
 	must(t, err)
 	if reaches6(addr) == nil {
 		t.Error("it still passes after logout")
+	}
+}
+
+// awaitLinkLocal waits until an interface has a link-local address that no other host has.
+func awaitLinkLocal(t *testing.T, namespace, link string) {
+	t.Helper()
+	netnstest.Await(t, "a link-local address", func() error {
+		out, err := try("ip -n " + namespace + " -6 addr show dev " + link + " scope link -tentative")
+		if err == nil && !strings.Contains(out, "fe80") {
+			return errors.New("none yet")
+		}
+		return err
+	})
+}
+
+// dhcpd is the configuration of a provider's server that delegates prefixes.
+const dhcpd = `default-lease-time 600; preferred-lifetime 300;
+subnet6 2001:db8:9::/64 { prefix6 2001:db8:a000:: 2001:db8:a0ff:: /56; }
+`
+
+// TestDelegatedPrefix: clients have addresses of the prefix that the provider delegates, beside those of the gateway's
+// own prefix; sessions go on by both, and detach leaves no route.
+func TestDelegatedPrefix(t *testing.T) {
+	network6(t)
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "dhcpd.conf"), []byte(dhcpd), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "leases"), nil, 0o666))
+	must(t, os.Chmod(dir, 0o777))
+	awaitLinkLocal(t, "server", "s0")
+	sh(t, "ip -n server route add 2001:db8:a000::/40 via 2001:db8:9::1")
+	spawn(t, "server", "dhcpd", "-6", "-f", "-q", "-cf", filepath.Join(dir, "dhcpd.conf"), "-lf",
+		filepath.Join(dir, "leases"), "-pf", filepath.Join(dir, "dhcpd.pid"), "--no-pid", "s0")
+	cfg := configured(t, dir, onEBPF)
+	cfg.LAN.Address6 = netip.MustParsePrefix("2001:db8:1::1/64")
+	cfg.WAN.Delegation = true
+	d := serve(t, cfg)
+	addr4 := netip.MustParseAddr(lease(t))
+	delegated := netip.MustParsePrefix("2001:db8:a000::/40")
+	var ofProvider netip.Addr
+	netnstest.Await(t, "an address of the delegated prefix", func() error {
+		for _, addr := range addrs6(t) {
+			if delegated.Contains(addr) {
+				ofProvider = addr
+				return nil
+			}
+		}
+		return fmt.Errorf("the client has %v", addrs6(t))
+	})
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	_, err = c.Login(t.Context(), control.LoginRequest{Addr: addr4, User: "ann"})
+	must(t, err)
+	for _, addr := range awaitAddrs6(t, 2) {
+		netnstest.Await(t, "the way out", func() error { return reaches6(addr) })
+	}
+	if got := d.client(t); !slices.Contains(got.Further, ofProvider) {
+		t.Errorf("the client is shown with %v, without %s", got.Further, ofProvider)
+	}
+	must(t, d.stop())
+	must(t, reaches6(ofProvider))
+	must(t, Detach(d.cfg, false))
+	if out := sh(t, "ip -6 route show dev lan0"); strings.Contains(out, "2001:db8:a0") {
+		t.Errorf("a route is left: %s", out)
 	}
 }

@@ -98,6 +98,9 @@ func (g *gateway) dnsConfig() dns.Config {
 	if own := cfg.LAN.Address6; own.IsValid() {
 		out.Listen6 = netip.AddrPortFrom(own.Addr(), 53)
 		out.Clients, out.NeverOpen = append(out.Clients, own.Masked()), append(out.NeverOpen, own.Masked())
+		if cfg.WAN.Delegation { // clients' other prefixes come and go; the data path lets nobody else ask
+			out.Clients = append(out.Clients, netip.MustParsePrefix("2000::/3"))
+		}
 		if cfg.Portal.Enabled && cfg.Portal.Name != "" {
 			out.Local6 = map[string]netip.Addr{cfg.Portal.Name: own.Addr()}
 		}

@@ -42,6 +42,7 @@ func (c *Config) check() strict.Problems {
 	k.checkIdent()
 	k.checkLogin()
 	k.checkDatapath()
+	k.checkIPv6()
 	k.checkFlowLog()
 	k.checkMetrics()
 	k.checkDynamic()
@@ -394,17 +395,6 @@ func (k *checker) checkDatapath() {
 	if kind.HidesLAN && k.DHCP.Mode == External {
 		k.report("dhcp.mode",
 			`"external" is not possible with datapath.kind = %q: no other program hears the LAN's clients`, kind.Kind)
-	}
-	if !k.IsSet("lan.address6") {
-		k.refuseUnused("clients have no IPv6 without lan.address6", "lan.inbound6")
-		if k.DHCP6.Mode != Stateless {
-			k.refuseUnused("clients have no IPv6 without lan.address6", "dhcp6.mode")
-		}
-	}
-	if k.LAN.Address6.IsValid() && !kind.IPv6 {
-		able := datapath.Names(func(t datapath.Traits) bool { return t.IPv6 })
-		k.report("lan.address6", "is not possible with datapath.kind = %q: its clients have no IPv6; kinds that have it: %s",
-			kind.Kind, strings.Join(able, ", "))
 	}
 	if d := k.Datapath.Device; kind.UsesKey("device") && (d == k.LAN.Interface || d == k.WAN.Interface || d == "lo") {
 		k.report("datapath.device", "%q is an interface that is there already: gatewayd makes its own", d)

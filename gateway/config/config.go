@@ -119,7 +119,10 @@ func (l LAN) Unleasable(a netip.Addr) string {
 }
 
 // WAN is the interface that clients are forwarded to.
-type WAN struct{ Interface string }
+type WAN struct {
+	Interface  string
+	Delegation bool // the provider delegates IPv6 prefixes for the LAN there
+}
 
 // DHCP is the configuration of leases.
 type DHCP struct {

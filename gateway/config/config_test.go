@@ -31,7 +31,7 @@ func TestDefaults(t *testing.T) {
 	want := defaults()
 	want.File = "/etc/gatewayd/x.toml"
 	want.LAN = LAN{Interface: "lan0", Address: netip.MustParsePrefix("10.1.0.1/16")}
-	want.WAN = WAN{"wan0"}
+	want.WAN = WAN{Interface: "wan0"}
 	want.DNS.Upstreams = []netip.AddrPort{netip.MustParseAddrPort("192.0.2.53:53")}
 	want.Auth.Methods = []string{MethodClickThrough}
 	want.DHCP.DNS = []netip.Addr{netip.MustParseAddr("10.1.0.1")}

@@ -30,6 +30,9 @@ var meanings = map[string]meaning{
 		"`[\"::/0\"]`: everybody"},
 	"wan.interface": {unset: required, text: "interface that clients are forwarded to"},
 
+	"wan.delegation": {text: "`true`: the provider delegates an IPv6 prefix on `wan.interface` (DHCPv6-PD), and clients " +
+		"have addresses of it beside those of `lan.address6`, which may be a private one (`fd…`) then"},
+
 	"dhcp.mode": {text: "`\"server\"`: gatewayd leases addresses. `\"external\"`: [another program on this " +
 		"machine](../gateway.md#another-dhcp-server) does; `tun` needs `\"server\"`"},
 	"dhcp.pools": {unset: "all of the LAN", text: "first and last address of each pool"},

@@ -53,6 +53,7 @@ func (c *Config) settings() []setting {
 		keyAt("lan.address6", &c.LAN.Address6, ownAddress6),
 		keyAt("lan.inbound6", &c.LAN.Inbound6, list(network6)),
 		keyAt("wan.interface", &c.WAN.Interface, link),
+		keyAt("wan.delegation", &c.WAN.Delegation, strict.Boolean),
 	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.pppoeSettings(), c.identSettings(), c.radiusSettings(),
 		c.flowSettings(), []setting{
 			keyAt("users.file", &c.Users.File, file),

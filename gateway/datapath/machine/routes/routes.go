@@ -177,5 +177,5 @@ func Remove(name string) error {
 			err = errors.Join(err, fmt.Errorf("removing the route to %s: %w", prefixOf(r), e))
 		}
 	}
-	return err
+	return errors.Join(err, SetOnLink6(dev.Index, nil))
 }

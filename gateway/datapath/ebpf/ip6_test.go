@@ -23,7 +23,6 @@ var (
 	alice6     = netip.MustParseAddr("2001:db8:1::10")
 	alice6Temp = netip.MustParseAddr("2001:db8:1::a1ce")
 	aliceLocal = netip.MustParseAddr("fe80::ff:fe00:a")
-	server6    = netip.MustParseAddr("2001:db8:9::2")
 )
 
 // newNetwork6 is newNetwork with IPv6: the client's interface has aliceLocal, alice6 and alice6Temp.
@@ -236,6 +235,6 @@ func TestIPv6NothingUnasked(t *testing.T) {
 	})
 	must(t, d.Close())
 	outside := []netip.Prefix{netip.MustParsePrefix("2001:db8:9::/64")}
-	d = n.open6(t, func(cfg *Config) { cfg.Networks[0].Inbound6 = outside })
+	n.open6(t, func(cfg *Config) { cfg.Networks[0].Inbound6 = outside })
 	must(t, pingIn())
 }

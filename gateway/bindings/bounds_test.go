@@ -68,7 +68,7 @@ func (d *desk) fill(a Anchor) {
 		d.now = d.now.Add(time.Second)
 	}
 	d.check()
-	if n := len(d.Of(a)); n != MaxGlobal {
+	if n := d.clients[a].has(global); n != MaxGlobal {
 		d.Fatalf("%d addresses", n)
 	}
 }
@@ -77,6 +77,7 @@ func (d *desk) fill(a Anchor) {
 // answer.
 func TestTooMany(t *testing.T) {
 	d := newDesk(t, Rules{Isolated: true})
+	d.run(valid("fe80::2")) // it is the oldest, and makes no room for global ones
 	d.fill(alice)
 	d.run([]step{
 		{probed(alice, "2001:db8::100"), "ask alice 2001:db8::"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mdlayher/ndp"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
@@ -57,9 +58,13 @@ func (s *source) probe(t *testing.T, mac MAC, i int) {
 // TestBudgets: each MAC address has its budget, and known clients need not share that of new ones. What the gateway has
 // sent itself, and a bridge returns, is nobody's.
 func TestBudgets(t *testing.T) {
-	known := anchorOf(900_000)
+	const firstKnown, manyKnown = 900_000, 1000
+	known := map[Anchor]bool{}
+	for i := range manyKnown {
+		known[anchorOf(firstKnown+i)] = true
+	}
 	frames := newSource()
-	s := frames.run(t, Rules{Known: func(a Anchor) bool { return a == known }})
+	s := frames.run(t, Rules{Known: func(a Anchor) bool { return known[a] }})
 	for i := range 2 * messages.AtOnce {
 		frames.probe(t, anchorOf(500).MAC, i)
 	}
@@ -73,12 +78,28 @@ func TestBudgets(t *testing.T) {
 		}
 		frames.probe(t, anchorOf(1000+i).MAC, 1000+i)
 	}
-	frames.probe(t, gatewayMAC, 900_001)
-	frames.probe(t, known.MAC, 900_000)
-	s.awaitBound(addrOf(900_000).String(), known)
-	if owner, has := s.Owner(addrOf(900_001)); has {
+	throttled = s.Stats().Throttled
+	frames.probe(t, gatewayMAC, firstKnown-1)
+	for i := range manyKnown {
+		frames.probe(t, anchorOf(firstKnown+i).MAC, firstKnown+i)
+	}
+	last := firstKnown + manyKnown - 1
+	s.awaitBound(addrOf(last).String(), anchorOf(last))
+	if got := s.Stats().Throttled; got > throttled+1 { // the last unknown one may have been counted since
+		t.Errorf("%d frames of known clients are throttled", got-throttled)
+	}
+	if owner, has := s.Owner(addrOf(firstKnown - 1)); has {
 		t.Errorf("%s has what the gateway probed", owner)
 	}
+}
+
+// TestBudgetOfAll: when the budget of all is spent, known clients wait too.
+func TestBudgetOfAll(t *testing.T) {
+	frames := newSource()
+	s := frames.run(t, Rules{Known: func(Anchor) bool { return true }})
+	s.all.Charge(everybody, 1000*everybody.AtOnce, budget.Now())
+	frames.probe(t, anchorOf(500).MAC, 1)
+	netnstest.Until(t, "a throttled frame", func() bool { return s.Stats().Throttled == 1 })
 }
 
 // TestAnswersAreFree: a host whose budget is spent is heard when it answers the gateway.

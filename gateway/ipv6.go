@@ -82,8 +82,9 @@ func (g *gateway) bindingsConfig(heard *heard6, local netip.Addr) bindings.Confi
 		Interface: lan.Interface, Source: local, Frames: heard.neighbours.open, Log: g.log,
 		Rules: bindings.Rules{
 			MayUse: func(_ bindings.Anchor, addr netip.Addr) bool {
-				return addr != lan.Address6.Addr() &&
-					slices.ContainsFunc(g.prefixes6(), func(p netip.Prefix) bool { return p.Contains(addr) })
+				return addr != lan.Address6.Addr() && slices.ContainsFunc(g.prefixes6(), func(p netip.Prefix) bool {
+					return p.Contains(addr) && addr != p.Addr() // which all routers have (RFC 4291, 2.6.1)
+				})
 			},
 			IsOwn:    func(addr netip.Addr) bool { return addr == local },
 			Known:    func(a bindings.Anchor) bool { return len(g.table.Keys(a.MAC)) > 0 },

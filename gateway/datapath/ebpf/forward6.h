@@ -42,30 +42,6 @@ static __always_inline int readdress6(struct __sk_buff *skb, struct ethhdr *eth,
 	return bpf_redirect(ifindex, 0);
 }
 
-/* ask_for_hop6 asks the kernel's routing for a packet's way, and caches the answer. */
-static __always_inline enum way6 ask_for_hop6(struct __sk_buff *skb, const struct ipv6hdr *ip,
-	struct hop6 *h, __u32 generation, __u64 now)
-{
-	struct bpf_fib_lookup fib;
-	long answer = route6(skb, ip, &fib);
-	struct hop6 asked = { .dst = addr6_at(&ip->daddr), .generation = generation };
-
-	if (answer == BPF_FIB_LKUP_RET_NOT_FWDED)
-		return WAY6_LOCAL;
-	if ((answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) &&
-		fib.ifindex == lan.ifindex)
-		return WAY6_LAN;
-	if (answer == BPF_FIB_LKUP_RET_SUCCESS) {
-		asked.until = now + HOP_NS;
-		asked.ifindex = fib.ifindex;
-		asked.mtu = fib.mtu_result;
-		__builtin_memcpy(asked.dmac, fib.dmac, ETH_ALEN);
-		__builtin_memcpy(asked.smac, fib.smac, ETH_ALEN);
-		*h = asked;
-	}
-	return WAY6_STACK; /* this packet keeps the stack's neighbour entry up to date */
-}
-
 /* cached_hop6 is the place in the cache of the hop to an address. */
 static __always_inline struct hop6 *cached_hop6(struct addr6 dst)
 {
@@ -73,6 +49,37 @@ static __always_inline struct hop6 *cached_hop6(struct addr6 dst)
 	__u32 fold = both ^ both >> 32, slot = (fold ^ fold >> 12 ^ fold >> 24) & (HOPS - 1);
 
 	return bpf_map_lookup_elem(&hops6, &slot);
+}
+
+/* ask_for_hop6 asks the kernel's routing for a packet's way, and caches the answer. */
+__noinline int ask_for_hop6(struct __sk_buff *skb, __u32 generation)
+{
+	struct ipv6hdr *ip = (void *)(long)skb->data + ETH_HLEN;
+	void *end = (void *)(long)skb->data_end;
+	struct bpf_fib_lookup fib;
+	struct hop6 *h;
+	long answer;
+
+	if ((void *)(ip + 1) > end)
+		return WAY6_STACK;
+	h = cached_hop6(addr6_at(&ip->daddr));
+	answer = route6(skb, ip, &fib);
+	if (answer == BPF_FIB_LKUP_RET_NOT_FWDED)
+		return WAY6_LOCAL;
+	if ((answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH) &&
+		fib.ifindex == lan.ifindex)
+		return WAY6_LAN;
+	if (answer == BPF_FIB_LKUP_RET_SUCCESS && h) {
+		h->until = 0; /* until the entry is whole: this CPU alone reads it, and an interrupt may come */
+		h->dst = addr6_at(&ip->daddr); /* fib has the next hop there by now */
+		h->generation = generation;
+		h->ifindex = fib.ifindex;
+		h->mtu = fib.mtu_result;
+		__builtin_memcpy(h->dmac, fib.dmac, ETH_ALEN);
+		__builtin_memcpy(h->smac, fib.smac, ETH_ALEN);
+		h->until = clock_ns() + HOP_NS;
+	}
+	return WAY6_STACK; /* this packet keeps the stack's neighbour entry up to date */
 }
 
 /* may_receive6 is may_receive for IPv6. */

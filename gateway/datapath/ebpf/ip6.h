@@ -91,12 +91,12 @@ static __always_inline int forward_up6(struct __sk_buff *skb, struct ethhdr *eth
 	const struct settings *common = bpf_map_lookup_elem(&gateway_settings, &zero);
 	struct hop6 *h = cached_hop6(dst);
 	__u64 now = clock_ns();
-	enum way6 way = WAY6_OUT;
+	int way = WAY6_OUT;
 
 	if (!common || !h)
 		return TC_ACT_SHOT;
 	if (!same6(h->dst, dst) || h->generation != common->generation || now >= h->until)
-		way = ask_for_hop6(skb, ip, h, common->generation, now);
+		way = ask_for_hop6(skb, common->generation);
 	if (way == WAY6_LOCAL)
 		return pass(skb, REASON_LOCAL);
 	if (is_link_local6(&ip->saddr) || is_link_local6(&ip->daddr)) /* RFC 4291, 2.5.6 */

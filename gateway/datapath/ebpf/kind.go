@@ -47,7 +47,7 @@ func (d *Datapath) running() datapath.Running {
 
 // ipv6 is what the data path does for a network with IPv6; nil: the network has none.
 func (d *Datapath) ipv6() datapath.IPv6 {
-	if !d.has6() {
+	if d == nil || !d.has6() {
 		return nil
 	}
 	return d

@@ -64,7 +64,7 @@ check: ## formatting, go vet, staticcheck
 # Which parts there are, and why, is in .ci/suite. A second make test of this checkout waits for the first.
 test: deps build guest-kernel ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
 	@ROOT='$(ROOT)' flock -o bin/suite.lock go run ./.ci/tally '.ci/suite count' '.ci/suite guest' '.ci/suite gateway' '.ci/suite machines' then \
-	'.ci/suite labs' '.ci/suite programs' '.ci/suite runs 1' '.ci/suite runs 2' '.ci/suite runs 3' then '.ci/suite alone' '.ci/suite computing'
+	'.ci/suite labs' '.ci/suite programs' '.ci/suite runs 1' '.ci/suite runs 2' '.ci/suite runs 3' '.ci/suite runs 4' then '.ci/suite alone' '.ci/suite computing'
 
 PKG ?= ./...
 RUN ?= .

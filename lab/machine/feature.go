@@ -73,7 +73,10 @@ type feature struct {
 // alternatives are features that are there when one of several others is.
 var alternatives = map[Feature][]Feature{PacketQueue: {NFTQueue, NFQUEUE}}
 
-// advice tells how to get the features that Debian 12's kernel does not have.
+// notInDebian has the features that Debian 12's kernel lacks.
+var notInDebian = []Feature{OpenVPNDCO, FlowCache}
+
+// advice tells how to get features that no other kernel of Debian's brings.
 var advice = map[Feature]string{
 	OpenVPNDCO: "a module that is built on the machine: sudo apt-get install openvpn-dco-dkms linux-headers-" +
 		debianArch(),
@@ -232,7 +235,10 @@ func noneOf(list []Feature, fault func(Feature) string) string {
 }
 
 // InDebian reports whether the kernels of Debian 12 and later have the feature.
-func (f Feature) InDebian() bool { _, known := features[f]; return known && f.Advice() == "" }
+func (f Feature) InDebian() bool {
+	_, known := features[f]
+	return known && !slices.Contains(notInDebian, f)
+}
 
 // isOption reports whether the feature is an option of the kernel's configuration.
 func (f Feature) isOption() bool { return strings.HasPrefix(string(f), "CONFIG_") }

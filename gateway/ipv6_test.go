@@ -99,7 +99,7 @@ func TestClientOfBothFamilies(t *testing.T) {
 		t.Fatalf("the login by IPv6 is answered by %s", code)
 	}
 	for _, addr := range addrs {
-		must(t, reaches6(addr))
+		netnstest.Await(t, "the way out", func() error { return reaches6(addr) })
 	}
 	sh(t, "ip -n client addr add 2001:db8:1::7e3b/64 dev c0") // as a new temporary one: DAD, then use
 	netnstest.Await(t, "a new address without a new login", func() error {

@@ -152,6 +152,9 @@ func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
 	if prefix.Addr().Is4() {
 		table, key = d.objs.Garden, gatewayPrefix{Bits: uint32(prefix.Bits()), Addr: networkOrder(prefix.Addr())}
 	} else {
+		if prefix.Bits() < 128 && !until.IsZero() && until.After(time.Now()) {
+			return fmt.Errorf("opening the walled garden for %s: of IPv6 only single addresses end", prefix)
+		}
 		table, key = d.objs.Garden6, gatewayGarden6Prefix{Bits: uint32(prefix.Bits()), Addr: prefix.Addr().As16()}
 	}
 	if !until.IsZero() && !until.After(time.Now()) {

@@ -4,7 +4,8 @@
 
 #include "packet6.h"
 
-/* is_garden6 is is_garden for IPv6. */
+/* is_garden6 is is_garden for IPv6. Single addresses alone end: where one has ended, the longest
+ * prefix around it holds. */
 __noinline int is_garden6(const struct addr6 *addr)
 {
 	struct garden6_prefix key = {};
@@ -12,7 +13,7 @@ __noinline int is_garden6(const struct addr6 *addr)
 	if (!addr)
 		return 0;
 	__builtin_memcpy(key.addr, addr, sizeof(key.addr));
-	for (int bits = 128; bits >= 0; bits--) {
+	for (int bits = 128; bits >= 127; bits--) {
 		const __u64 *until;
 
 		key.bits = bits;
@@ -34,7 +35,7 @@ __noinline int garden6_port_state(const struct addr6 *addr, __be16 port, __u8 pr
 	if (!addr)
 		return 0;
 	__builtin_memcpy(key.addr, addr, sizeof(key.addr));
-	for (int bits = 160; bits >= 32; bits--) {
+	for (int bits = 160; bits >= 159; bits--) {
 		const __u64 *until;
 
 		key.bits = bits;

@@ -163,7 +163,7 @@ int lan_in(struct __sk_buff *skb)
 		if (untag(skb))
 			return drop(skb, REASON_MALFORMED);
 	}
-	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+	if (ipv6 && skb->protocol == bpf_htons(ETH_P_IPV6))
 		verdict = from_client6(skb);
 	else
 		verdict = from_client(skb);
@@ -272,7 +272,7 @@ int wan_in(struct __sk_buff *skb)
 	skb->cb[0] = 0;
 	if (unlikely(skb->vlan_present) && ((skb->vlan_tci & VLAN_ID) || untag(skb)))
 		return verdict_for_kernel(skb, TC_ACT_OK);
-	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+	if (ipv6 && skb->protocol == bpf_htons(ETH_P_IPV6))
 		verdict = ip6_down(skb);
 	else
 		verdict = to_client(skb);
@@ -313,7 +313,7 @@ static __always_inline int towards_client(struct __sk_buff *skb)
 
 	if (is_judged(skb))
 		return TC_ACT_OK;
-	if ((void *)(eth + 1) <= end && eth->h_proto == bpf_htons(ETH_P_IPV6))
+	if (ipv6 && (void *)(eth + 1) <= end && eth->h_proto == bpf_htons(ETH_P_IPV6))
 		return ip6_out(skb);
 	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
 		return TC_ACT_OK;
@@ -375,7 +375,7 @@ int portal_lookup(struct bpf_sk_lookup *ctx)
 	struct bpf_sock *sk;
 	__u32 zero = 0, at;
 
-	if (ctx->family == AF_INET6 && ctx->protocol == IPPROTO_TCP && ctx->local_port == 80)
+	if (ipv6 && ctx->family == AF_INET6 && ctx->protocol == IPPROTO_TCP && ctx->local_port == 80)
 		return portal_lookup6(ctx);
 	if (ctx->family != AF_INET || ctx->protocol != IPPROTO_TCP || ctx->local_port != 80 ||
 	    ctx->local_ip4 != lan.gateway)

@@ -419,6 +419,7 @@ const (
 	gatewayVarBudgets          = "budgets"
 	gatewayVarCutterIfindex    = "cutter_ifindex"
 	gatewayVarHearDhcp         = "hear_dhcp"
+	gatewayVarIpv6             = "ipv6"
 	gatewayVarLan              = "lan"
 	gatewayVarLearn            = "learn"
 	gatewayVarLines            = "lines"
@@ -534,6 +535,7 @@ type gatewayVariableSpecs struct {
 	Budgets          *ebpf.VariableSpec `ebpf:"budgets"`
 	CutterIfindex    *ebpf.VariableSpec `ebpf:"cutter_ifindex"`
 	HearDhcp         *ebpf.VariableSpec `ebpf:"hear_dhcp"`
+	Ipv6             *ebpf.VariableSpec `ebpf:"ipv6"`
 	Lan              *ebpf.VariableSpec `ebpf:"lan"`
 	Learn            *ebpf.VariableSpec `ebpf:"learn"`
 	Lines            *ebpf.VariableSpec `ebpf:"lines"`
@@ -656,6 +658,7 @@ type gatewayVariables struct {
 	Budgets          *ebpf.Variable `ebpf:"budgets"`
 	CutterIfindex    *ebpf.Variable `ebpf:"cutter_ifindex"`
 	HearDhcp         *ebpf.Variable `ebpf:"hear_dhcp"`
+	Ipv6             *ebpf.Variable `ebpf:"ipv6"`
 	Lan              *ebpf.Variable `ebpf:"lan"`
 	Learn            *ebpf.Variable `ebpf:"learn"`
 	Lines            *ebpf.Variable `ebpf:"lines"`

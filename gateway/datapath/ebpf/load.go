@@ -208,6 +208,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		"learn":     flag[d.cfg.Newcomer != nil],
 		"hear_dhcp": flag[d.cfg.DHCP],
 		"lines":     flag[d.cfg.PPPoE], "timed": flag[d.shaping.timed], "tallying": flag[d.cfg.tallying()],
+		"ipv6":           flag[d.has6()],
 		"cutter_ifindex": cut,
 		"budgets":        budgets(), "sender_budget": budgetOf(datapath.Senders),
 		"new_senders_budget": budgetOf(budget.Newcomers(datapath.Senders, datapath.MostSenders)),

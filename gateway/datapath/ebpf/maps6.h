@@ -11,6 +11,10 @@ struct addr6 {
 	__u64 high, low;
 };
 
+/* Clients may have IPv6. Without it the verifier sees that nothing of it is reached, and spares
+ * itself the time: opening takes half as long. */
+volatile const __u8 ipv6;
+
 /* Addresses of clients. slot_offset of the value is the client's slot itself. Written by user
  * space only. */
 struct {

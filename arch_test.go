@@ -32,9 +32,10 @@ var allowedImports = map[string][]string{
 	"textfile":  {}, // files that people write with any editor
 
 	// For both programs, so every package may import them.
-	"internal/near":        {},                     // the known word that a mistyped one is near to
-	"internal/strict":      {"textfile"},           // TOML in which every key must be known
-	"internal/sockbuf":     {},                     // how much a socket holds
+	"internal/near":        {},           // the known word that a mistyped one is near to
+	"internal/strict":      {"textfile"}, // TOML in which every key must be known
+	"internal/sockbuf":     {},           // how much a socket holds
+	"gateway/framelink":    {"internal/sockbuf"},
 	"internal/browsertest": {},                     // Chromium for tests
 	"internal/goldentest":  {},                     // files that tests compare with
 	"internal/logtest":     {},                     // logs for tests
@@ -78,8 +79,8 @@ var allowedImports = map[string][]string{
 	// PPPoE as the kernel has it.
 	"gateway/datapath/kernel": {"gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/machine/stack",
 		"gateway/keeper", "gateway/netfilter/nftables"},
-	"gateway/keeper":                          {},                                // open files outlive the daemon
-	"gateway/bindings":                        {"gateway/budget", "gateway/due"}, // which IPv6 address is whose
+	"gateway/keeper":                          {},                                                     // open files outlive the daemon
+	"gateway/bindings":                        {"gateway/budget", "gateway/due", "gateway/framelink"}, // which IPv6 address is whose
 	"gateway/datapath/compared/nfqueue/queue": {},
 
 	// netfilter as the kernel has it: connections, what keeps a LAN without a data path closed, rules
@@ -97,12 +98,12 @@ var allowedImports = map[string][]string{
 	"gateway/forwarding": {"gateway/shared"}, // the kernel's switch
 	"gateway/shared":     {"gateway/netfilter/guard", "gateway/netfilter/nftables"},
 
-	"gateway/dhcp":  {"gateway/ticker", "gateway/budget", "gateway/statefile", "gateway/timeline"},
-	"gateway/dhcp6": {"gateway/budget", "gateway/due", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
+	"gateway/dhcp":  {"gateway/framelink", "gateway/ticker", "gateway/budget", "gateway/statefile", "gateway/timeline"},
+	"gateway/dhcp6": {"gateway/budget", "gateway/due", "gateway/framelink", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
 	"gateway/dns":   {"gateway/budget"}, "gateway/guesses": {"gateway/session"}, // who guesses passwords
 	"gateway/portal":    {"gateway/guesses", "gateway/session", "textfile"},
 	"gateway/pppoe":     {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
-	"gateway/routeradv": {"gateway/budget", "gateway/due"}, // tells IPv6 hosts their router, prefixes and servers
+	"gateway/routeradv": {"gateway/budget", "gateway/due", "gateway/framelink"}, // tells IPv6 hosts their router, prefixes and servers
 	"gateway/radius":    {"gateway/budget", "gateway/session", "gateway/statefile"},
 	"gateway/session":   {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
 	"gateway/users":     {"gateway/ticker", "gateway/session", "textfile", "gateway/config"},

@@ -36,7 +36,7 @@ func (s *Server) handle(frame []byte) {
 		s.stats.forged.Add(1)
 	case err != nil:
 		s.stats.malformed.Add(1)
-	case m.MAC == s.link.Load().mac: // a bridge returned the gateway's own
+	case m.MAC == s.link.MAC(): // a bridge returned the gateway's own
 	case !s.may(m):
 		s.stats.throttled.Add(1)
 	default:
@@ -102,5 +102,5 @@ func (s *Server) proxy(m Message) {
 		return
 	}
 	s.stats.proxied.Add(1)
-	s.sendFrame(sender{s.link.Load().mac, s.source}.proxied(m.MAC, m.Source, m.Target))
+	s.sendFrame(sender{s.link.MAC(), s.source}.proxied(m.MAC, m.Source, m.Target))
 }

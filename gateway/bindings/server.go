@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 )
 
 // Config configures a Server.
@@ -66,8 +65,6 @@ const (
 	maxNews = 4096
 	// pace is the time between calls of Advance, which makes 25,000 questions a second at most.
 	pace = 10 * time.Millisecond
-	// reopenEach is how often an interface that was down is tried.
-	reopenEach = 200 * time.Millisecond
 )
 
 // Server drives the Table of a network by the neighbour discovery on its interface. Its methods may be called by
@@ -75,7 +72,7 @@ const (
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
-	link    atomic.Pointer[link]
+	link    *framelink.Link
 	source  netip.Addr
 	senders budget.Senders[MAC]
 	all     budget.Clock
@@ -95,22 +92,22 @@ type Server struct {
 
 // Open opens a server's sockets, and restores what its Store has. Bound is told of that by Run.
 func Open(cfg Config) (*Server, error) {
-	l, err := openLink(cfg.Interface, cfg.Frames)
+	log := cmp.Or(cfg.Log, slog.Default())
+	l, err := framelink.Open(framelink.Config{Interface: cfg.Interface, Frames: cfg.Frames, Socket: socket, Log: log})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("neighbour discovery on %s: %w", cfg.Interface, err)
 	}
-	s := &Server{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), source: cfg.Source,
+	s := &Server{cfg: cfg, log: log, link: l, source: cfg.Source,
 		senders: budget.Senders[MAC]{Rate: messages, Size: maxSenders},
 		wake:    make(chan struct{}, 1), told: make(chan struct{}, 1), table: NewTable(cfg.Rules, time.Now())}
 	s.fewer = sync.NewCond(&s.mu)
-	s.link.Store(l)
 	if !s.source.IsValid() {
-		s.source = linkLocalOf(l.mac)
+		s.source = linkLocalOf(l.MAC())
 	}
 	if cfg.Store != nil {
 		saved, err := cfg.Store.Load()
 		if err != nil {
-			l.close()
+			l.Close()
 			return nil, fmt.Errorf("loading bindings of %s: %w", cfg.Interface, err)
 		}
 		s.change(func(t *Table, now time.Time) []Action { return t.Restore(saved, now) })
@@ -120,7 +117,7 @@ func Open(cfg Config) (*Server, error) {
 
 // Close closes the sockets. Run has returned.
 func (s *Server) Close() error {
-	s.link.Load().close()
+	s.link.Close()
 	return nil
 }
 
@@ -131,40 +128,11 @@ func (s *Server) Run(ctx context.Context) error {
 	timing.Go(func() { s.keepTime(ctx) })
 	telling.Go(func() { s.tellAll(untold) })
 	defer context.AfterFunc(ctx, s.end)()
-	for ctx.Err() == nil {
-		l := s.link.Load()
-		stop := context.AfterFunc(ctx, l.interrupt)
-		err := l.receive(s.handle)
-		if stop() {
-			s.log.Warn("waiting for the interface", "err", err)
-			s.reopen(ctx)
-		}
-	}
+	s.link.Run(ctx, s.handle, nil)
 	timing.Wait()
 	endTelling()
 	telling.Wait()
 	return nil
-}
-
-// reopen opens the link again, until that works or ctx ends.
-func (s *Server) reopen(ctx context.Context) {
-	s.link.Load().close()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(reopenEach):
-		}
-		ifi, err := net.InterfaceByName(s.cfg.Interface)
-		if err != nil || ifi.Flags&net.FlagUp == 0 {
-			continue
-		}
-		if l, err := openLink(s.cfg.Interface, s.cfg.Frames); err == nil {
-			s.link.Store(l)
-			s.log.Info("the interface is back", "interface", s.cfg.Interface)
-			return
-		}
-	}
 }
 
 // change changes the table, and sends and tells what follows.
@@ -203,8 +171,7 @@ func signal(c chan<- struct{}) {
 
 // send sends a question or a defence.
 func (s *Server) send(a Action) {
-	l := s.link.Load()
-	from := sender{l.mac, s.source}
+	from := sender{s.link.MAC(), s.source}
 	if a.Kind == Ask {
 		s.stats.asked.Add(1)
 		s.sendFrame(from.question(a.Anchor.MAC, a.Addr))
@@ -216,7 +183,7 @@ func (s *Server) send(a Action) {
 
 func (s *Server) sendFrame(frame []byte, err error) {
 	if err == nil {
-		err = s.link.Load().send(frame)
+		err = s.link.Send(frame)
 	}
 	if err != nil {
 		s.stats.sendErrors.Add(1)

@@ -18,6 +18,9 @@ type wire struct {
 	conn *packet.Conn
 }
 
+// experimental is IEEE 802's local experimental EtherType: nobody sends it.
+const experimental = 0x88b5
+
 // newWire opens a wire in the namespace in which do calls functions.
 func newWire(t *testing.T, do func(func()), name string) *wire {
 	t.Helper()

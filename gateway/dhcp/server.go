@@ -9,12 +9,12 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
@@ -29,7 +29,8 @@ type Server struct {
 	senders    budget.Senders[MAC]
 	logBudgets budget.Senders[refusal] // bounds what the log says of them
 	naks       budget.Senders[MAC]     // and of NAKs, which are no fault: they come with devices of other networks
-	link       atomic.Pointer[link]
+	link       *framelink.Link
+	mac        func() MAC    // of the interface
 	wake       chan struct{} // there are pending changes
 
 	// Log limiters for events that clients cause.
@@ -75,12 +76,11 @@ func New(cfg Config, l Listener) (*Server, error) {
 		s.store.close()
 		return nil, err
 	}
-	first, err := openLink(cfg)
-	if err != nil {
+	if s.link, err = framelink.Open(linkConfig(cfg)); err != nil {
 		s.store.close()
-		return nil, err
+		return nil, fmt.Errorf("serving DHCP on %s: %w", cfg.Interface, err)
 	}
-	s.link.Store(first)
+	s.mac = s.link.MAC
 	return s, nil
 }
 
@@ -119,15 +119,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var commits, expiry sync.WaitGroup
 	commits.Go(func() { s.commitAll(committing) })
 	expiry.Go(func() { s.expireAll(ctx) })
-	for ctx.Err() == nil {
-		l := s.link.Load()
-		stop := context.AfterFunc(ctx, l.interrupt)
-		err := l.receive(s.handle)
-		if stop() {
-			s.log.Warn("waiting for the interface", "err", err)
-			s.reopen(ctx)
-		}
-	}
+	s.link.Run(ctx, s.handle, nil)
 	expiry.Wait()
 	s.stopAsking()
 	s.asking.Wait()
@@ -136,33 +128,12 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// reopen opens a new link, and repeats that until it works or ctx ends.
-func (s *Server) reopen(ctx context.Context) {
-	s.link.Load().close()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(200 * time.Millisecond):
-		}
-		ifi, err := net.InterfaceByName(s.cfg.Interface)
-		if err != nil || ifi.Flags&net.FlagUp == 0 {
-			continue
-		}
-		if l, err := openLink(s.cfg); err == nil {
-			s.link.Store(l)
-			s.log.Info("the interface is back")
-			return
-		}
-	}
-}
-
 // Close ends Run, waits for it and closes sockets and file. Leases stay on disk.
 func (s *Server) Close() error {
 	s.stop()
 	s.running.Wait()
 	s.asking.Wait()
-	s.link.Load().close()
+	s.link.Close()
 	return s.store.close()
 }
 
@@ -319,11 +290,11 @@ func (s *Server) compose(r reply, rq *request) []byte {
 	if r.lease > 0 {
 		r.earlierBy = rand.N(r.lease/16 + 1)
 	}
-	return r.frame(rq, s.cfg, s.fixed, s.link.Load().mac)
+	return r.frame(rq, s.cfg, s.fixed, s.mac())
 }
 
 func (s *Server) send(frame []byte) {
-	if err := s.link.Load().send(frame); err != nil && !errors.Is(err, net.ErrClosed) {
+	if err := s.link.Send(frame); err != nil && !errors.Is(err, net.ErrClosed) {
 		s.stats.sendErrors.Add(1)
 		s.log.Debug("sending a reply", "err", err)
 	}

@@ -167,7 +167,7 @@ func FuzzAnswer(f *testing.F) {
 		s := &Server{cfg: cfg, fixed: fixedOptions(cfg), log: cfg.Log, table: newTable(cfg), wake: make(chan struct{}, 1),
 			logBudgets: budget.Senders[refusal]{Rate: budget.Minutely, Size: 1},
 			naks:       budget.Senders[MAC]{Rate: budget.Minutely, Size: 1}}
-		s.link.Store(&link{mac: macOf(9)})
+		s.mac = func() MAC { return macOf(9) }
 		for _, payload := range [][]byte{first, second} {
 			d := datagram{payload: payload, src: netip.MustParseAddrPort("0.0.0.0:68"),
 				dst: netip.AddrPortFrom(limitedBroadcast, serverPort)}

@@ -2,6 +2,7 @@ package dhcp6
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
@@ -64,11 +65,16 @@ func (s *Server) serve(rq *request, now time.Time) error {
 	return nil
 }
 
-// frame makes the frame of a reply; nil: the interface has no address to send from.
+// frame makes the frame of a reply, to the address and the MAC that the request came from; nil: the interface has no address to send from.
 func (s *Server) frame(rq *request, payload []byte) []byte {
-	out := s.link.Load()
-	if out.findSource(s.cfg) {
-		return out.frame(rq, payload)
+	if !s.source.IsValid() {
+		s.source = s.findSource()
+	}
+	if s.source.IsValid() {
+		return datagram{
+			srcMAC: s.link.MAC(), dstMAC: rq.mac,
+			src: netip.AddrPortFrom(s.source, serverPort), dst: netip.AddrPortFrom(rq.source, clientPort), payload: payload,
+		}.frame()
 	}
 	s.stats.noSource.Add(1)
 	s.noSource.Do(func() { s.log.Warn("DHCPv6 clients get no answers: the interface has no link-local address") })
@@ -98,7 +104,7 @@ func (s *Server) read(frame []byte) (*request, error) {
 		return nil, errRelayed
 	}
 	switch source := rq.source; {
-	case from.dst.Port() != serverPort || from.dst.Addr() != allServers && from.dst.Addr() != s.link.Load().source:
+	case from.dst.Port() != serverPort || from.dst.Addr() != allServers && from.dst.Addr() != s.source:
 		return nil, fmt.Errorf("%w here, but at %s", errMalformed, from.dst)
 	case rq.kind == dhcpv6.MessageTypeAddrRegInform:
 		if addr := rq.registered(); addr != source || !addr.IsGlobalUnicast() {

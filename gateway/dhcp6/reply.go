@@ -2,7 +2,6 @@ package dhcp6
 
 import (
 	"net"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -150,12 +149,4 @@ func registration(rq *request) []byte {
 	out := dhcpv6.Message{MessageType: dhcpv6.MessageTypeAddrRegReply, TransactionID: rq.transactionID}
 	out.AddOption(generic(dhcpv6.OptionIAAddr, rq.registers))
 	return out.ToBytes()
-}
-
-// frame makes the frame of a reply: to the address and the MAC that the request came from.
-func (l *link) frame(rq *request, payload []byte) []byte {
-	return datagram{
-		srcMAC: l.mac, dstMAC: rq.mac,
-		src: netip.AddrPortFrom(l.source, serverPort), dst: netip.AddrPortFrom(rq.source, clientPort), payload: payload,
-	}.frame()
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
+	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
@@ -23,7 +23,8 @@ type Server struct {
 	senders    budget.Senders[MAC]
 	logBudgets budget.Senders[refusal]      // bounds what the log says of them
 	rogues     budget.Recent[MAC, struct{}] // that were reported; of the receiving goroutine
-	link       atomic.Pointer[link]
+	link       *framelink.Link
+	source     netip.Addr    // of replies; zero: not found yet. Of the receiving goroutine
 	wake       chan struct{} // there are pending changes
 
 	// Log limiters for events that clients cause.
@@ -62,11 +63,10 @@ func New(cfg Config, events Events) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, err := openLink(s.cfg)
-	if err != nil {
-		return nil, err
+	if s.link, err = framelink.Open(linkConfig(s.cfg)); err != nil {
+		return nil, fmt.Errorf("serving DHCPv6 on %s: %w", s.cfg.Interface, err)
 	}
-	s.link.Store(first)
+	s.source = s.findSource()
 	return s, nil
 }
 
@@ -140,15 +140,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var commits, expiry sync.WaitGroup
 	commits.Go(func() { s.commitAll(committing) })
 	expiry.Go(func() { s.expireAll(ctx) })
-	for ctx.Err() == nil {
-		now := s.link.Load()
-		stop := context.AfterFunc(ctx, now.interrupt)
-		err := now.receive(s.handle)
-		if stop() {
-			s.log.Warn("waiting for the interface", "err", err)
-			s.reopen(ctx)
-		}
-	}
+	s.link.Run(ctx, s.handle, func() { s.source = s.findSource() })
 	expiry.Wait()
 	s.stopAsking()
 	s.asking.Wait()
@@ -157,33 +149,12 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// reopen opens a new link, and repeats that until it works or ctx ends.
-func (s *Server) reopen(ctx context.Context) {
-	s.link.Load().close()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(200 * time.Millisecond):
-		}
-		ifi, err := net.InterfaceByName(s.cfg.Interface)
-		if err != nil || ifi.Flags&net.FlagUp == 0 {
-			continue
-		}
-		if fresh, err := openLink(s.cfg); err == nil {
-			s.link.Store(fresh)
-			s.log.Info("the interface is back")
-			return
-		}
-	}
-}
-
 // Close ends Run, waits for it and closes the sockets. Leases stay in the store.
 func (s *Server) Close() error {
 	s.stop()
 	s.running.Wait()
 	s.asking.Wait()
-	s.link.Load().close()
+	s.link.Close()
 	return nil
 }
 

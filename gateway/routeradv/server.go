@@ -12,11 +12,11 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/due"
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 )
 
 // Config is what a server is to do. With Told each client is told something of its own (RFC 8273), always by frames to
@@ -114,7 +114,7 @@ type Server struct {
 	answers budget.Clock        // of a server that tells all hosts the same: answers to single hosts
 	rogues  budget.Senders[MAC] // bounds what is reported of them
 	badLog  budget.OncePerMinute
-	link    atomic.Pointer[link]
+	link    *framelink.Link
 	wake    chan struct{} // something is due earlier than before
 
 	running sync.WaitGroup // Run
@@ -140,11 +140,9 @@ func New(cfg Config) (*Server, error) {
 		rogues:  budget.Senders[MAC]{Rate: daily, Size: maxRogues},
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
-	first, err := openLink(cfg)
-	if err != nil {
-		return nil, err
+	if s.link, err = framelink.Open(linkConfig(cfg)); err != nil {
+		return nil, fmt.Errorf("advertising a router on %s: %w", cfg.Interface, err)
 	}
-	s.link.Store(first)
 	if cfg.Told == nil {
 		s.all = &audience{mac: groupMAC(allNodes.As16())}
 		s.announce()
@@ -163,21 +161,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	telling.Go(func() { s.tellAll(ctx) })
-	for ctx.Err() == nil {
-		l := s.link.Load()
-		stop := context.AfterFunc(ctx, l.interrupt)
-		err := l.receive(s.handle)
-		if !stop() {
-			break
-		}
-		s.cfg.Log.Warn("waiting for the interface", "interface", s.cfg.Interface, "err", err)
-		l.close()
-		if l = reopen(ctx, s.cfg); l != nil {
-			s.link.Store(l)
-			s.cfg.Log.Info("the interface is back", "interface", s.cfg.Interface)
-			s.announce()
-		}
-	}
+	s.link.Run(ctx, s.handle, s.announce)
 	return nil
 }
 
@@ -190,7 +174,7 @@ func (s *Server) Close() error {
 	if first {
 		s.sayFarewell()
 	}
-	s.link.Load().close()
+	s.link.Close()
 	return nil
 }
 
@@ -258,7 +242,7 @@ func (s *Server) handle(frame []byte) {
 		return
 	}
 	h, err := parseFrame(frame)
-	switch own := s.link.Load().mac; {
+	switch own := s.link.MAC(); {
 	case err != nil || h.mac == own:
 		s.stats.malformed.Add(1)
 	case h.advert:
@@ -283,11 +267,10 @@ func (s *Server) admits(mac MAC) bool {
 
 // send writes an advertisement to the link. A failure is counted, and logged once a minute: the next one may arrive.
 func (s *Server) send(to MAC, a Advertisement, now time.Time) {
-	l := s.link.Load()
-	a.Source = l.mac
+	a.Source = s.link.MAC()
 	message, err := encode(a, now)
 	if err == nil {
-		err = l.send(to, Packet(s.cfg.LinkLocal, allNodes, message))
+		err = s.link.Send(toEthernet(to, a.Source, Packet(s.cfg.LinkLocal, allNodes, message)))
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		s.stats.sendErrors.Add(1)

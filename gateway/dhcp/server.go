@@ -73,11 +73,11 @@ func New(cfg Config, l Listener) (*Server, error) {
 		return nil, err
 	}
 	if err := s.takeUp(); err != nil {
-		s.store.close()
+		s.store.Close()
 		return nil, err
 	}
 	if s.link, err = framelink.Open(linkConfig(cfg)); err != nil {
-		s.store.close()
+		s.store.Close()
 		return nil, fmt.Errorf("serving DHCP on %s: %w", cfg.Interface, err)
 	}
 	s.mac = s.link.MAC
@@ -134,7 +134,7 @@ func (s *Server) Close() error {
 	s.running.Wait()
 	s.asking.Wait()
 	s.link.Close()
-	return s.store.close()
+	return s.store.Close()
 }
 
 // Leases returns all leases, ordered by address.

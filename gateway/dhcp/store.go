@@ -3,16 +3,13 @@ package dhcp
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/gateweigh/gateweigh/gateway/statefile"
-	"github.com/gateweigh/gateweigh/gateway/timeline"
+	"github.com/gateweigh/gateweigh/gateway/leasefile"
 )
 
 // record is an address's entry in the file of leases.
@@ -72,60 +69,27 @@ func decodeRecord(key, value []byte) (record, error) {
 }
 
 // store keeps leases in a file.
-type store struct {
-	db   *bolt.DB
-	line *timeline.Line // of the file's times
-}
-
-var bucket = []byte("leases")
+type store struct{ *leasefile.File }
 
 // openStore opens or creates the file. Only one process can have it open.
 func openStore(path string) (*store, error) {
-	db, err := statefile.Open(path, func(tx *bolt.Tx) error {
-		b := tx.Bucket(bucket)
-		if b == nil {
-			return nil
-		}
-		return b.ForEach(func(k, v []byte) error {
-			decodeRecord(k, v) // load leaves damaged records out
-			return nil
-		})
-	})
-	if errors.Is(err, statefile.ErrDamaged) {
-		return nil, fmt.Errorf("opening leases file %w: move it away to begin without leases", err)
-	}
+	f, err := leasefile.Open(path, "leases", func(key, value []byte) { decodeRecord(key, value) })
 	if err != nil {
-		return nil, fmt.Errorf("opening leases file %w", err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(bucket)
-		return err
-	})
-	if err != nil {
-		db.Close()
-		return nil, fmt.Errorf("preparing leases file %s: %w", path, err)
-	}
-	line, err := timeline.Open(filepath.Dir(path))
-	if err != nil {
-		db.Close()
 		return nil, err
 	}
-	return &store{db, line}, nil
+	return &store{f}, nil
 }
 
 // load returns all records ordered by end, and the number of records that could not be read.
 func (s *store) load() (records []record, damaged int, err error) {
-	err = s.db.View(func(tx *bolt.Tx) error {
-		return tx.Bucket(bucket).ForEach(func(k, v []byte) error {
-			r, err := decodeRecord(k, v)
-			if err != nil {
-				damaged++
-				return nil
-			}
-			r.end = s.line.Time(r.end)
-			records = append(records, r)
-			return nil
-		})
+	err = s.Each(func(key, value []byte) {
+		r, err := decodeRecord(key, value)
+		if err != nil {
+			damaged++
+			return
+		}
+		r.end = s.Line.Time(r.end)
+		records = append(records, r)
 	})
 	slices.SortFunc(records, func(a, b record) int { return a.end.Compare(b.end) })
 	return records, damaged, err
@@ -133,11 +97,10 @@ func (s *store) load() (records []record, damaged int, err error) {
 
 // write makes changes durable in order, with one fsync for all.
 func (s *store) write(changes []change) error {
-	return s.db.Update(func(tx *bolt.Tx) error {
-		b := tx.Bucket(bucket)
+	return s.Update(func(b *bolt.Bucket) error {
 		for _, c := range changes {
 			r := c.record
-			r.end = s.line.At(r.end)
+			r.end = s.Line.At(r.end)
 			if err := b.Put(c.addr.AsSlice(), r.encode()); err != nil {
 				return err
 			}
@@ -145,5 +108,3 @@ func (s *store) write(changes []change) error {
 		return nil
 	})
 }
-
-func (s *store) close() error { return s.db.Close() }

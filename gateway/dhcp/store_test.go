@@ -99,7 +99,7 @@ func TestLeaseExpiredWhileDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := st.close(); err != nil {
+	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s, j := start(t, path, nil)
@@ -125,7 +125,7 @@ func TestBrokenLeasesFile(t *testing.T) {
 func TestNoAckWithoutDisk(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	s, j := start(t, leasesFile(t), nil)
-	if err := s.store.db.Close(); err != nil {
+	if err := s.store.DB.Close(); err != nil {
 		t.Fatal(err)
 	}
 	offer, _ := w.ask(station{mac: macOf(1)}, message(t, dhcpv4.MessageTypeDiscover, macOf(1)))

@@ -18,7 +18,7 @@ func known(t testing.TB, edit func(*Config)) *Server {
 	file, err := OpenFile(leasesFile(t))
 	netnstest.Must(t, err)
 	t.Cleanup(func() { file.Close() })
-	netnstest.Must(t, file.db.Update(func(tx *bolt.Tx) error {
+	netnstest.Must(t, file.DB.Update(func(tx *bolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists(secretBucket)
 		netnstest.Must(t, err)
 		return b.Put(secretKey, make([]byte, 32))

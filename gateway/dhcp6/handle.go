@@ -65,7 +65,8 @@ func (s *Server) serve(rq *request, now time.Time) error {
 	return nil
 }
 
-// frame makes the frame of a reply, to the address and the MAC that the request came from; nil: the interface has no address to send from.
+// frame makes the frame of a reply, to the address and the MAC that the request came from; nil: the interface has no
+// address to send from.
 func (s *Server) frame(rq *request, payload []byte) []byte {
 	if !s.source.IsValid() {
 		s.source = s.findSource()

@@ -4,16 +4,13 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/gateweigh/gateweigh/gateway/statefile"
-	"github.com/gateweigh/gateweigh/gateway/timeline"
+	"github.com/gateweigh/gateweigh/gateway/leasefile"
 )
 
 // Record is what an identity association of a client has.
@@ -43,15 +40,11 @@ type Store interface {
 }
 
 // File is a Store in a file of its own.
-type File struct {
-	db   *bolt.DB
-	line *timeline.Line // of the file's times
-}
+type File struct{ *leasefile.File }
 
 var _ Store = (*File)(nil)
 
 var (
-	leasesBucket = []byte("leases6")
 	secretBucket = []byte("secret6")
 	secretKey    = []byte("addresses")
 )
@@ -114,41 +107,16 @@ func decodeRecord(key, value []byte) (Record, error) {
 
 // OpenFile opens or creates a file of leases. Only one process can have it open.
 func OpenFile(path string) (*File, error) {
-	db, err := statefile.Open(path, func(tx *bolt.Tx) error {
-		b := tx.Bucket(leasesBucket)
-		if b == nil {
-			return nil
-		}
-		return b.ForEach(func(key, value []byte) error {
-			decodeRecord(key, value) // Load leaves damaged records out
-			return nil
-		})
-	})
-	if errors.Is(err, statefile.ErrDamaged) {
-		return nil, fmt.Errorf("opening leases file %w: move it away to begin without leases", err)
-	}
+	f, err := leasefile.Open(path, "leases6", func(key, value []byte) { decodeRecord(key, value) })
 	if err != nil {
-		return nil, fmt.Errorf("opening leases file %w", err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(leasesBucket)
-		return err
-	})
-	if err != nil {
-		db.Close()
-		return nil, fmt.Errorf("preparing leases file %s: %w", path, err)
-	}
-	line, err := timeline.Open(filepath.Dir(path))
-	if err != nil {
-		db.Close()
 		return nil, err
 	}
-	return &File{db, line}, nil
+	return &File{f}, nil
 }
 
 // Secret implements Store: the bytes are made at the first call.
 func (f *File) Secret() (secret [32]byte, err error) {
-	err = f.db.Update(func(tx *bolt.Tx) error {
+	err = f.DB.Update(func(tx *bolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists(secretBucket)
 		if err != nil {
 			return err
@@ -165,27 +133,23 @@ func (f *File) Secret() (secret [32]byte, err error) {
 
 // Load implements Store.
 func (f *File) Load() (records []Record, damaged int, err error) {
-	err = f.db.View(func(tx *bolt.Tx) error {
-		return tx.Bucket(leasesBucket).ForEach(func(key, value []byte) error {
-			r, err := decodeRecord(key, value)
-			if err != nil {
-				damaged++
-				return nil
-			}
-			for i := range r.Items {
-				r.Items[i].End = f.line.Time(r.Items[i].End)
-			}
-			records = append(records, r)
-			return nil
-		})
+	err = f.Each(func(key, value []byte) {
+		r, err := decodeRecord(key, value)
+		if err != nil {
+			damaged++
+			return
+		}
+		for i := range r.Items {
+			r.Items[i].End = f.Line.Time(r.Items[i].End)
+		}
+		records = append(records, r)
 	})
 	return records, damaged, err
 }
 
 // Write implements Store, with one fsync for all.
 func (f *File) Write(records []Record) error {
-	return f.db.Update(func(tx *bolt.Tx) error {
-		b := tx.Bucket(leasesBucket)
+	return f.Update(func(b *bolt.Bucket) error {
 		for _, r := range records {
 			if len(r.Items) == 0 {
 				if err := b.Delete(r.key()); err != nil {
@@ -195,7 +159,7 @@ func (f *File) Write(records []Record) error {
 			}
 			r.Items = slices.Clone(r.Items)
 			for i := range r.Items {
-				r.Items[i].End = f.line.At(r.Items[i].End)
+				r.Items[i].End = f.Line.At(r.Items[i].End)
 			}
 			if err := b.Put(r.key(), r.encode()); err != nil {
 				return err
@@ -204,6 +168,3 @@ func (f *File) Write(records []Record) error {
 		return nil
 	})
 }
-
-// Close closes the file. Leases stay in it.
-func (f *File) Close() error { return f.db.Close() }

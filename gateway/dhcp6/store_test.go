@@ -30,8 +30,8 @@ func TestFile(t *testing.T) {
 	netnstest.Must(t, file.Write([]Record{kept, ended}))
 	ended.Items = nil
 	netnstest.Must(t, file.Write([]Record{ended}))
-	netnstest.Must(t, file.db.Update(func(tx *bolt.Tx) error {
-		return tx.Bucket(leasesBucket).Put([]byte("damaged"), []byte{1})
+	netnstest.Must(t, file.DB.Update(func(tx *bolt.Tx) error {
+		return tx.Bucket([]byte("leases6")).Put([]byte("damaged"), []byte{1})
 	}))
 	netnstest.Must(t, file.Close())
 

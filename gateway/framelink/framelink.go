@@ -31,7 +31,7 @@ type MAC = [6]byte
 // Config is what a link is opened with.
 type Config struct {
 	Interface string
-	// Frames opens the reader of received frames, whole ones with their Ethernet header, one a Read; nil: Socket is opened.
+	// Frames opens the reader of received frames, with their Ethernet header, one a Read; nil: Socket is opened.
 	Frames func() (io.ReadCloser, error)
 	Socket Socket
 	// Port is bound as long as the link is open; zero: none.

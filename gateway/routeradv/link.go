@@ -23,7 +23,8 @@ func linkConfig(cfg Config) framelink.Config {
 // groupMAC is the Ethernet address of a multicast group (RFC 2464, section 7).
 func groupMAC(group [16]byte) MAC { return MAC{0x33, 0x33, group[12], group[13], group[14], group[15]} }
 
-// toEthernet is the frame of an IPv6 packet to a MAC address, which may be one host's although the packet is for all nodes (RFC 6085).
+// toEthernet is the frame of an IPv6 packet to a MAC address, which may be one host's although the packet is for all
+// nodes (RFC 6085).
 func toEthernet(to, from MAC, ip []byte) []byte {
 	frame := make([]byte, 0, ethernetLen+len(ip))
 	frame = append(append(frame, to[:]...), from[:]...)

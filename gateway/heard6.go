@@ -69,7 +69,9 @@ func (h *heard6) hand(frame []byte, used func(bindings.Anchor, netip.Addr)) {
 	switch {
 	case next == icmp6 && len(frame) > icmp6At && frame[icmp6At] >= bindings.RouterSolicitation &&
 		frame[icmp6At] <= bindings.Redirect:
-		h.neighbours.put(frame)
+		if frame[icmp6At] != bindings.RouterAdvertisement {
+			h.neighbours.put(frame)
+		}
 		if frame[icmp6At] <= bindings.RouterAdvertisement {
 			h.routers.put(frame)
 		}

@@ -56,7 +56,7 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 	o.close = func() error { return errors.Join(heard.Close(), g.bindings.Close()) }
 	g.advertiser, err = routeradv.New(routeradv.Config{
 		Interface: lan.Interface, LinkLocal: local, All: g.advertisement(), Frames: heard.routers.open, Log: g.log,
-		Rogue: func(r routeradv.Rogue) { g.rogue6(r.MAC, bindings.RouterAdvertisement) },
+		Rogue: func(r routeradv.Rogue) { g.rogue("advertises itself as an IPv6 router", raGuard, r.MAC) },
 	})
 	if err != nil {
 		return o, err
@@ -90,13 +90,10 @@ func (g *gateway) bindingsConfig(heard *heard6, local netip.Addr) bindings.Confi
 			Known:    func(a bindings.Anchor) bool { return len(g.table.Keys(a.MAC)) > 0 },
 			LastSeen: g.seen6,
 		},
-		Bound: func(a bindings.Anchor, addr netip.Addr) { g.bound6(a.MAC, addr) },
-		Gone:  func(a bindings.Anchor, addr netip.Addr) { g.gone6(a.MAC, addr) },
-		Rogue: func(mac bindings.MAC, kind uint8) {
-			if kind == bindings.Redirect { // of routers' advertisements routeradv tells
-				g.rogue6(mac, kind)
-			}
-		}, Store: savedAddresses{g.table},
+		Bound:     func(a bindings.Anchor, addr netip.Addr) { g.bound6(a.MAC, addr) },
+		Gone:      func(a bindings.Anchor, addr netip.Addr) { g.gone6(a.MAC, addr) },
+		Redirects: func(mac bindings.MAC) { g.rogue("sends IPv6 redirects", raGuard, mac) },
+		Store:     savedAddresses{g.table},
 	}
 }
 
@@ -247,14 +244,8 @@ func (g *gateway) extend6(key session.Key, addr netip.Addr) {
 	}
 }
 
-// rogue6 tells of a device that pretends to be a router.
-func (g *gateway) rogue6(mac bindings.MAC, kind uint8) {
-	does := "advertises itself as an IPv6 router"
-	if kind == bindings.Redirect {
-		does = "sends IPv6 redirects"
-	}
-	g.rogue(does, "RA guard, RFC 6105", mac)
-}
+// raGuard is what keeps devices from acting as routers.
+const raGuard = "RA guard, RFC 6105"
 
 // rogue tells of a device that does what only the gateway may. The data path drops its frames; other clients hear them
 // unless access points and switches drop them.

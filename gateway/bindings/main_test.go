@@ -91,7 +91,7 @@ func run(t *testing.T, cfg Config) *running {
 	t.Helper()
 	r := &running{t: t, owners: map[netip.Addr]Anchor{}, latest: map[netip.Addr]Anchor{}}
 	cfg.Interface, cfg.Rules.MayUse, cfg.Log = "lan0", within, r.logs.Logger()
-	cfg.Bound, cfg.Gone, cfg.Rogue = r.bound, r.gone, r.rogue
+	cfg.Bound, cfg.Gone, cfg.Redirects = r.bound, r.gone, r.redirects
 	var err error
 	if r.Server, err = Open(cfg); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func (r *running) gone(a Anchor, addr netip.Addr) {
 	delete(r.owners, addr)
 }
 
-func (r *running) rogue(mac MAC, _ uint8) {
+func (r *running) redirects(mac MAC) {
 	r.told.Lock()
 	defer r.told.Unlock()
 	r.rogues = append(r.rogues, mac)

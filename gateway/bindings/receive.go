@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
-// rogues are clients that were reported as rogue routers.
+// rogues are clients that were reported because they redirect.
 type rogues struct {
 	mu     sync.Mutex
 	recent budget.Recent[MAC, struct{}] // guarded by mu
@@ -60,14 +60,11 @@ func (s *Server) may(m Message) bool {
 func (s *Server) obey(m Message) {
 	a := Anchor{MAC: m.MAC}
 	switch m.Type {
-	case RouterAdvertisement, Redirect:
-		if m.Type == Redirect {
-			s.stats.redirects.Add(1)
-		} else {
-			s.stats.routerAdvertisements.Add(1)
-		}
-		if s.cfg.Rogue != nil && s.rogues.add(m.MAC) {
-			s.cfg.Rogue(m.MAC, m.Type)
+	case RouterAdvertisement: // which package routeradv reports
+	case Redirect:
+		s.stats.redirects.Add(1)
+		if s.cfg.Redirects != nil && s.rogues.add(m.MAC) {
+			s.cfg.Redirects(m.MAC)
 		}
 	case NeighborAdvertisement:
 		s.stats.advertisements.Add(1)

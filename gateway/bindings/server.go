@@ -29,11 +29,11 @@ type Config struct {
 	// Bound and Gone are told who may use an address from now on and no longer, in order, from one goroutine. They may
 	// call the Server's methods, and may take their time: meanwhile frames wait.
 	Bound, Gone func(Anchor, netip.Addr)
-	// Rogue is told of a client that sends router advertisements or redirects, once for each MAC address that is
-	// remembered, with the message's type. Meanwhile frames wait. nil: it is only counted.
-	Rogue func(mac MAC, kind uint8)
-	Store Store        // nil: bindings end with the Server
-	Log   *slog.Logger // nil: slog.Default
+	// Redirects is told of a client that sends redirects, as only routers do, once for each MAC address that is
+	// remembered. Meanwhile frames wait. nil: they are only counted.
+	Redirects func(MAC)
+	Store     Store        // nil: bindings end with the Server
+	Log       *slog.Logger // nil: slog.Default
 }
 
 // Store keeps bindings for a Server's successor. Put and Delete are called in order, from one goroutine. They may put
@@ -55,7 +55,7 @@ var messages = budget.Rate{AtOnce: 64, EachSecond: 8}
 // everybody is how many messages all have together. Strangers have 2,048 a second of it.
 var everybody = budget.Rate{AtOnce: 20_000, EachSecond: 10_000}
 
-// reports is how many clients are reported as rogue routers.
+// reports is how many clients are reported because they redirect.
 var reports = budget.Rate{AtOnce: 16, EachSecond: 1}
 
 const (

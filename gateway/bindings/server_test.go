@@ -131,7 +131,7 @@ until ip neigh show 2001:db8::5 | grep -q 02:00:00:00:00:01; do sleep 0.01; done
 	}
 }
 
-// TestRefusals: what a client may not send changes nothing, and rogue routers are reported once.
+// TestRefusals: what a client may not send changes nothing, and who redirects is reported once.
 func TestRefusals(t *testing.T) {
 	l := newLAN(t, 2, true)
 	s := run(t, Config{Rules: Rules{Isolated: true}})
@@ -140,16 +140,17 @@ func TestRefusals(t *testing.T) {
 	w := newWire(t, l.hosts[1].Do, "c0")
 	from, five := sender{l.anchor(1).MAC, gateway}, netip.MustParseAddr("2001:db8::5")
 	router := w.frame(from, allNodes, &ndp.RouterAdvertisement{})
+	redirect := changed(router, ethernetLen+ipv6Len, Redirect)
 	spoof := w.frame(from, allNodes, advertisement(five, false, lla(ndp.Target, l.anchor(1).MAC)))
 	for _, frame := range [][]byte{
-		router, router, changed(router, ethernetLen+ipv6Len, Redirect), spoof, spoof, changed(spoof, atCode, 1),
+		router, redirect, redirect, spoof, spoof, changed(spoof, atCode, 1),
 		w.frame(from, allNodes, advertisement(five, false, lla(ndp.Target, l.anchor(0).MAC))),
 	} {
 		w.send(frame)
 	}
 	netnstest.Await(t, "refusals", func() error {
 		got := s.Stats()
-		if got.RouterAdvertisements != 2 || got.Redirects != 1 || got.Table.Spoofed != 2 || got.Malformed != 1 ||
+		if got.Redirects != 2 || got.Table.Spoofed != 2 || got.Malformed != 1 ||
 			got.Forged != 1 {
 			return fmt.Errorf("%+v", got)
 		}

@@ -11,7 +11,7 @@ type Stats struct {
 	Table Counts
 
 	Solicitations, Advertisements, RouterSolicitations uint64 // received, well-formed, within the budgets
-	RouterAdvertisements, Redirects                    uint64 // refused: only the gateway sends them
+	Redirects                                          uint64 // refused: only routers send them
 
 	Malformed  uint64 // refused: not as RFC 4861 has it, or from another link
 	Extensions uint64 // refused: extension headers, fragments among them (RFC 6980)
@@ -25,7 +25,7 @@ type Stats struct {
 // counters are what Stats copies.
 type counters struct {
 	solicitations, advertisements, routerSolicitations atomic.Uint64
-	routerAdvertisements, redirects                    atomic.Uint64
+	redirects                                          atomic.Uint64
 	malformed, extensions, forged, throttled           atomic.Uint64
 	asked, defended, proxied, sendErrors               atomic.Uint64
 }
@@ -35,8 +35,8 @@ func (s *Server) Stats() Stats {
 	c := &s.stats
 	st := Stats{
 		Solicitations: c.solicitations.Load(), Advertisements: c.advertisements.Load(),
-		RouterSolicitations: c.routerSolicitations.Load(), RouterAdvertisements: c.routerAdvertisements.Load(),
-		Redirects: c.redirects.Load(), Malformed: c.malformed.Load(), Extensions: c.extensions.Load(),
+		RouterSolicitations: c.routerSolicitations.Load(),
+		Redirects:           c.redirects.Load(), Malformed: c.malformed.Load(), Extensions: c.extensions.Load(),
 		Forged: c.forged.Load(), Throttled: c.throttled.Load(),
 		Asked: c.asked.Load(), Defended: c.defended.Load(), Proxied: c.proxied.Load(), SendErrors: c.sendErrors.Load(),
 	}

@@ -19,13 +19,17 @@ import (
 
 // Clients make their IPv6 addresses themselves, of the prefix that router advertisements tell them. Package bindings
 // learns which client has which address. A client of the session table, known by its IPv4 address, has the addresses of
-// its MAC address as further ones. So they are admitted, limited and counted with it.
+// its MAC address as further ones. So they are admitted, limited and counted with it. A device without IPv4 is a client
+// once it sends a packet from one of its addresses.
 //
 //	data path ── heard ──▶ routeradv (solicitations) ──▶ advertisements
-//	                 └───▶ bindings ── Bound, Gone ──▶ addresses6 ── Extend, Withdraw ──▶ session table
+//	                 ├───▶ bindings ── Bound, Gone ──▶ addresses6 ── Extend, Withdraw ──▶ session table
+//	                 └──── packets of addresses that no client has ────▶ Enter ───────────────▶
 type addresses6 struct {
 	mu    sync.Mutex
 	bound map[datapath.MAC][]netip.Addr // guarded by mu; those that no client has yet included
+
+	refused countedWarning // clients without IPv4 that there was no room for
 }
 
 // How long prefixes and the router are good for (RFC 4861, section 6.2.1).
@@ -62,7 +66,7 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 		return o, err
 	}
 	parts := []func(context.Context) error{g.bindings.Run, g.advertiser.Run,
-		func(ctx context.Context) error { return heard.run(ctx, g.bindings.Used) }}
+		func(ctx context.Context) error { return heard.run(ctx, g.used6) }}
 	if g.cfg.DHCP6.Mode != config.Off {
 		if err := g.openDHCP6(heard, local); err != nil {
 			return o, err
@@ -104,7 +108,7 @@ var _ bindings.Store = savedAddresses{}
 
 func (s savedAddresses) Load() (all []bindings.Saved, err error) {
 	for c := range s.table.Each {
-		for _, addr := range c.FurtherAddrs {
+		for _, addr := range append([]netip.Addr{c.Addr}, c.FurtherAddrs...) {
 			if addr.Is6() {
 				all = append(all, bindings.Saved{Addr: addr, Anchor: bindings.Anchor{MAC: c.MAC}})
 			}
@@ -181,11 +185,30 @@ func (g *gateway) seen6(addr netip.Addr) time.Time {
 	if !known {
 		return time.Time{}
 	}
-	n, err := g.dp.Counters(datapath.IDOf(s.Addr))
-	if err != nil {
-		return time.Time{}
+	return s.Seen
+}
+
+// used6 is told of a packet from an address that no client has. If that is bound to a device that has no client yet,
+// the device is one from now on.
+func (g *gateway) used6(anchor bindings.Anchor, addr netip.Addr) {
+	g.bindings.Used(anchor, addr)
+	a, key := &g.addresses6, session.Key{MAC: anchor.MAC, Addr: addr}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if addr.IsLinkLocalUnicast() || !slices.Contains(a.bound[key.MAC], addr) || len(g.table.Keys(key.MAC)) > 0 {
+		return
 	}
-	return n.Seen
+	switch err := g.table.Enter(key); {
+	case errors.Is(err, session.ErrAddresses): // it has leased an IPv4 address meanwhile
+		return
+	case err != nil:
+		a.refused.warn(
+			g.log, "a client without IPv4 cannot be taken up, and cannot log in", "client", key.String(), "err", err)
+		return
+	}
+	for _, other := range a.bound[key.MAC] {
+		g.extend6(key, other)
+	}
 }
 
 // bound6 gives a client an IPv6 address that it has made itself.

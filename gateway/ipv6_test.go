@@ -64,6 +64,33 @@ func reaches6(from netip.Addr) error {
 
 const curl6 = "ip netns exec client curl -6 -g -s --max-time 30 "
 
+// token6 returns the token of the form on a page of the portal.
+func token6(t *testing.T, page string) string {
+	t.Helper()
+	text := sh(t, curl6+`http://[2001:db8:1::1]:8080/`+page)
+	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(text)
+	if token == nil {
+		t.Fatalf("no form on the page:\n%s", text)
+	}
+	return token[1]
+}
+
+// login6 logs the client in at the portal by IPv6.
+func login6(t *testing.T) {
+	t.Helper()
+	code := sh(t, curl6+`-o /dev/null -w '%{http_code}' -d token=`+token6(t, "login")+
+		` -d username=ann -d password=right http://[2001:db8:1::1]:8080/login`)
+	if code != "303" {
+		t.Fatalf("the login by IPv6 is answered by %s", code)
+	}
+}
+
+// logout6 logs the client out at the portal by IPv6.
+func logout6(t *testing.T) {
+	t.Helper()
+	sh(t, curl6+`-o /dev/null -d token=`+token6(t, "status")+` -d username=ann http://[2001:db8:1::1]:8080/logout`)
+}
+
 // TestClientOfBothFamilies takes a client with the kernel's own IPv6 addresses through redirect, login at the portal's
 // IPv6 address, a new temporary address, a restart of the gateway and logout. Long: the steps of one run, each of which
 // needs the state that the one before left.
@@ -84,19 +111,9 @@ func TestClientOfBothFamilies(t *testing.T) {
 	if !strings.HasPrefix(caught, "302 http://[2001:db8:1::1]:8080/login") {
 		t.Fatalf("the first look at the web is answered by %q", caught)
 	}
-	form := func(page string) string {
-		t.Helper()
-		token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
-		if token == nil {
-			t.Fatalf("no form on the page:\n%s", page)
-		}
-		return token[1]
-	}
-	token := form(sh(t, curl6+`http://[2001:db8:1::1]:8080/login`))
-	code := sh(t, curl6+`-o /dev/null -w '%{http_code}' -d token=`+token+
-		` -d username=ann -d password=right http://[2001:db8:1::1]:8080/login`)
-	if code != "303" || !clientReachesServer() {
-		t.Fatalf("the login by IPv6 is answered by %s", code)
+	login6(t)
+	if !clientReachesServer() {
+		t.Fatal("the login by IPv6 does not let IPv4 pass")
 	}
 	for _, addr := range addrs {
 		netnstest.Await(t, "the way out", func() error { return reaches6(addr) })
@@ -122,8 +139,7 @@ func TestClientOfBothFamilies(t *testing.T) {
 	for _, addr := range addrs {
 		must(t, reaches6(addr))
 	}
-	token = form(sh(t, curl6+`http://[2001:db8:1::1]:8080/status`))
-	sh(t, curl6+`-o /dev/null -d token=`+token+` -d username=ann http://[2001:db8:1::1]:8080/logout`)
+	logout6(t)
 	for _, addr := range addrs {
 		if reaches6(addr) == nil {
 			t.Errorf("%s still passes after logout", addr)

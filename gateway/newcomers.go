@@ -102,6 +102,7 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 			"a client that another program leased an address cannot be taken up, and cannot log in: has the disk of state_dir "+
 				"room?", "client", key.String(), "err", err)
 	default:
+		g.leased6(key)
 		g.claims.verify(func() { g.verify(key) })
 	}
 }
@@ -214,12 +215,12 @@ func (g *gateway) forgetClaims(leased []dhcp.Lease) error {
 	for _, l := range leased {
 		known[l.Addr] = true
 	}
-	return g.forgetStrangers(func(s session.Session) bool { return !known[s.Addr] })
+	return g.forgetStrangers(func(s session.Session) bool { return s.Addr.Is4() && !known[s.Addr] })
 }
 
 // forgetUnleased removes clients that an operator was about to log in without a lease when the daemon died.
 func (g *gateway) forgetUnleased() error {
-	return g.forgetStrangers(func(s session.Session) bool { return s.LeaseEnd.IsZero() })
+	return g.forgetStrangers(func(s session.Session) bool { return s.Addr.Is4() && s.LeaseEnd.IsZero() })
 }
 
 // forgetStrangers removes the clients without a session that are some of those.

@@ -31,13 +31,33 @@ func IDOf(addr netip.Addr) ID {
 	return ID(binary.BigEndian.Uint32(b[:]))
 }
 
-// Addr is the address that a client was first known by.
+// numbered is the first identity that is no IPv4 address.
+const numbered = 1 << 32
+
+// Numbered is an identity of a client that has no IPv4 address: the numbers, from 0 on, are given by who knows all such
+// clients.
+func Numbered(n uint32) ID { return numbered + ID(n) }
+
+// Number is the number of an identity that Numbered returned.
+func (id ID) Number() (n uint32, is bool) {
+	return uint32(id), id>>32 == numbered>>32
+}
+
+// Addr is the IPv4 address that a client was first known by; invalid: it has a number.
 func (id ID) Addr() netip.Addr {
+	if id >= numbered {
+		return netip.Addr{}
+	}
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(id))))
 }
 
-// String is the address that the client was first known by.
-func (id ID) String() string { return id.Addr().String() }
+// String is the address that the client was first known by, or "#7" for a number.
+func (id ID) String() string {
+	if n, is := id.Number(); is {
+		return fmt.Sprintf("#%d", n)
+	}
+	return id.Addr().String()
+}
 
 // Client is a client as a data path knows it: who it is, which addresses it has, and what is allowed. All of its
 // addresses share its limits and are counted together.

@@ -18,6 +18,8 @@ func (t *Table) Extend(key Key, addr netip.Addr) error {
 		switch {
 		case !addr.IsValid() || addr.IsUnspecified():
 			return fmt.Errorf("%v: %w", addr, ErrNoHost)
+		case addr.Is4() && c.only6():
+			return fmt.Errorf("%v: %w: it is leased", addr, ErrFirst)
 		case slices.Contains(c.addrs(), addr):
 			return nil
 		case !t.reserveFurther(c, addr):
@@ -52,7 +54,8 @@ func (t *Table) extend(c *client, addr netip.Addr) error {
 	return errors.Join(err, undone, t.journal.commit(change{id: c.identity, record: t.record(&before), mustHappen: true}))
 }
 
-// Withdraw takes an address back that Extend gave. One that the client does not have is no error.
+// Withdraw takes an address back that Extend or Enter gave. One that the client does not have is no error. A client
+// without IPv4 is known by another one of its addresses from then on, and ends with the last one.
 func (t *Table) Withdraw(key Key, addr netip.Addr) error {
 	return t.alterAddrs(key, func(c *client) error { return t.withdraw(c, addr.Unmap()) })
 }
@@ -60,12 +63,23 @@ func (t *Table) Withdraw(key Key, addr netip.Addr) error {
 // withdraw closes the data path to a further address, writes to disk that the client does not have it, and has its
 // connections end. When the data path or the disk fails, the client has it still. op must be held.
 func (t *Table) withdraw(c *client, addr netip.Addr) error {
-	index := slices.Index(c.extraOrZero().furtherAddrs, addr)
-	if index < 0 {
+	left := c.addrs()
+	index := slices.Index(left, addr)
+	switch {
+	case index < 0 || index == 0 && !c.only6():
 		return nil
+	case len(left) == 1:
+		_, err := t.finish(c, nil, LeaseEnded, t.clock.now())
+		return unlessLater(err)
 	}
+	left = slices.Delete(left, index, index+1)
 	next := c.entry
-	next.change(func(r *extraFields) { r.furtherAddrs = slices.Delete(slices.Clone(r.furtherAddrs), index, index+1) })
+	if index == 0 {
+		next.key.Addr = firstOf(left)
+	}
+	next.change(func(r *extraFields) {
+		r.furtherAddrs = slices.DeleteFunc(left, func(a netip.Addr) bool { return a == next.key.Addr })
+	})
 	err := t.setDatapath(c, &next)
 	if err == nil {
 		err = t.journal.commit(change{id: c.identity, record: t.record(&next)})

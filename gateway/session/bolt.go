@@ -201,7 +201,7 @@ func eachClient(tx *bbolt.Tx, visit func(Session, reading) error) error {
 // clientOf decodes the record of a client.
 func clientOf(id datapath.ID, record []byte) (s Session, read reading, err error) {
 	s, read, err = decodeClient(record)
-	if err == nil && (!s.Addr.Is4() || s.Key.id() != id) {
+	if err == nil && !s.Key.fits(id) {
 		err = ErrDamaged
 	}
 	if err != nil {

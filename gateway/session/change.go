@@ -54,8 +54,9 @@ func (t *Table) lease(c *client, key Key, hostname string, end tableTime) error 
 			return err // before it is on the disk
 		}
 		next = entry{key: key, state: Leased, hostname: hostname, leasedAt: t.clock.now(), leaseEnd: end}
-		_, err := t.replace(c, &next, NASRequest, t.clock.now())
-		return err
+		if _, err := t.replace(c, &next, NASRequest, t.clock.now()); err != nil {
+			return err
+		}
 	case c.hostname == hostname && sameTime(c.leaseEnd, end):
 	default:
 		if err := t.journal.commit(change{id: c.identity, record: t.record(&next)}); err != nil {
@@ -63,10 +64,12 @@ func (t *Table) lease(c *client, key Key, hostname string, end tableTime) error 
 		}
 		t.publish(c, next)
 	}
-	if c.inDatapath {
-		return nil
+	if !c.inDatapath {
+		if err := t.setDatapath(c, &c.entry); err != nil { // the data path failed the last time
+			return err
+		}
 	}
-	return t.setDatapath(c, &c.entry) // the data path failed the last time
+	return t.join(c)
 }
 
 // clockError is longer than any adjustment of the wall clock between two readings of one lease.
@@ -105,7 +108,7 @@ func (t *Table) forget(key Key, strangersOnly bool) (gone bool, err error) {
 		return false, nil
 	}
 	now, cause := t.clock.now(), LeaseReleased
-	if now.after(clockError) >= c.leaseEnd {
+	if now.after(clockError) >= c.leaseEnd || c.only6() {
 		cause = LeaseEnded
 	}
 	if _, err := t.finish(c, nil, cause, now); unlessLater(err) != nil {

@@ -78,10 +78,14 @@ func (t *Table) limit(e *entry, l Limits) {
 }
 
 // goesWith reports whether a client has no address without its session: on PPPoE, or logged in by an operator
-// without a lease. If that failed, the operator's command tidies up.
+// without a lease. If that failed, the operator's command tidies up. IPv6 addresses are not leased.
 func (e *entry) goesWith(cause Cause) bool {
-	return e.extraOrZero().pppoe.Session != 0 || e.state == Authenticated && e.leaseEnd == zeroTime && cause != NASError
+	return e.extraOrZero().pppoe.Session != 0 ||
+		e.state == Authenticated && e.leaseEnd == zeroTime && !e.only6() && cause != NASError
 }
+
+// only6 reports whether a client has no IPv4 address.
+func (e *entry) only6() bool { return e.key.Addr.Is6() }
 
 // withoutSession returns the entry without its session, if it had one.
 func (e entry) withoutSession() entry {

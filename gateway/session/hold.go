@@ -17,7 +17,7 @@ func (t *Table) clientAt(addr netip.Addr) *client {
 			return c
 		}
 	}
-	if c := t.byFurtherAddr[addr]; c != nil && slices.Contains(c.extraOrZero().furtherAddrs, addr) {
+	if c := t.byFurtherAddr[addr]; c != nil && slices.Contains(c.indexed(), addr) {
 		return c // others are about to get it
 	}
 	return nil
@@ -89,7 +89,7 @@ func (t *Table) release(c *client) {
 func (t *Table) publish(c *client, next entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.index(c, next.extraOrZero().furtherAddrs)
+	t.index(c, next.indexed())
 	t.unreserve(c)
 	t.tally(c, &next)
 	c.entry = next
@@ -102,15 +102,28 @@ func (t *Table) remove(c *client) {
 	defer t.mu.Unlock()
 	t.index(c, nil)
 	delete(t.clients, c.identity)
+	if n, numbered := c.identity.Number(); numbered {
+		t.numbers.giveBack(n)
+	}
 	t.tally(c, &entry{})
 	c.removed = true
 	t.dues.Remove(c)
 }
 
-// index has a client found by further addresses, and no longer by others that it had. mu must be held.
+// indexed returns the addresses by which index has the client found: all but an IPv4 address that is its identity.
+func (e *entry) indexed() []netip.Addr {
+	if e.only6() {
+		return e.addrs()
+	}
+	return e.extraOrZero().furtherAddrs
+}
+
+// index has a client found by addresses, and no longer by others that it had. mu must be held.
 func (t *Table) index(c *client, more []netip.Addr) {
-	for _, addr := range c.extraOrZero().furtherAddrs {
-		delete(t.byFurtherAddr, addr)
+	for _, addr := range c.indexed() {
+		if t.byFurtherAddr[addr] == c { // no client to which it has moved
+			delete(t.byFurtherAddr, addr)
+		}
 	}
 	for _, addr := range more {
 		t.byFurtherAddr[addr] = c

@@ -25,6 +25,7 @@ const (
 type change struct {
 	id         datapath.ID // 0: no client
 	record     []byte      // the client's new record; nil: the client is deleted
+	former     datapath.ID // a client that is deleted with the change, because it is this one from now on; 0: none
 	events     [][]byte    // in order
 	mustHappen bool        // it has happened whatever the disk says: when refused, it is written later
 	refused    bool        // it was refused
@@ -103,6 +104,7 @@ func (j *journal) add(c change) {
 	j.queue = append(j.queue, c)
 	j.unwritten += len(c.events)
 	delete(j.saves, c.id)
+	delete(j.saves, c.former)
 }
 
 // save writes a client's record to disk soon. If that fails, it is tried again, unless a newer one follows.
@@ -182,6 +184,9 @@ func (p portion) batch() Batch {
 	for _, c := range p.changes {
 		if c.id != 0 {
 			b.Clients = append(b.Clients, Record{c.id, c.record})
+		}
+		if c.former != 0 {
+			b.Clients = append(b.Clients, Record{c.former, nil})
 		}
 		b.Events = append(b.Events, c.events...)
 	}

@@ -47,7 +47,7 @@ func (e *entry) droppedPrefixes(next *entry) []netip.Prefix {
 		return nil
 	}
 	over := e.state == Authenticated && next != nil && (next.state != Authenticated || next.user != e.user)
-	if next == nil || next.key != e.key || over {
+	if next == nil || next.key.MAC != e.key.MAC || over {
 		return e.networks()
 	}
 	stay := next.networks()

@@ -28,6 +28,16 @@ func (m macs) put(c *client, mac datapath.MAC) {
 	}
 }
 
+// only6 returns a client of a MAC address that has no IPv4 address, or nil. The table's mu must be held.
+func (m macs) only6(mac datapath.MAC) *client {
+	for c := m[mac]; c != nil; c = c.nextOfMAC {
+		if c.only6() {
+			return c
+		}
+	}
+	return nil
+}
+
 // count returns how many clients have a MAC address, at most most. The table's mu must be held.
 func (m macs) count(mac datapath.MAC, most int) (n int) {
 	for c := m[mac]; c != nil && n < most; c = c.nextOfMAC {

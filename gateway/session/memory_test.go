@@ -94,14 +94,14 @@ func (m *memory) refuseWith(err error) {
 func (m *memory) send(key session.Key, packets, size uint64) (up, down uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.counted[datapath.IDOf(key.Addr)]
-	defer func() { m.counted[datapath.IDOf(key.Addr)] = n }()
+	n := m.counted[m.idOf(key.Addr)]
+	defer func() { m.counted[m.idOf(key.Addr)] = n }()
 	for range packets {
 		if !m.passes(key) {
 			continue
 		}
 		n.Seen = time.Now()
-		l := m.clients[datapath.IDOf(key.Addr)].Limits
+		l := m.clients[m.idOf(key.Addr)].Limits
 		total := l.TotalBytes > 0 && n.UpBytes+n.DownBytes >= l.TotalBytes
 		if total || l.UpBytes > 0 && n.UpBytes >= l.UpBytes {
 			n.DroppedPackets++
@@ -121,7 +121,7 @@ func (m *memory) send(key session.Key, packets, size uint64) (up, down uint64) {
 
 // passes must be called with mu held.
 func (m *memory) passes(key session.Key) bool {
-	c, found := m.clients[datapath.IDOf(key.Addr)]
+	c, found := m.clients[m.idOf(key.Addr)]
 	return found && c.Admitted && c.MAC == key.MAC && (c.Until.IsZero() || time.Now().Before(c.Until))
 }
 
@@ -141,6 +141,16 @@ func (m *memory) allows(addr netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// idOf is the identity of the client that has an address. mu is held.
+func (m *memory) idOf(addr netip.Addr) datapath.ID {
+	for id, c := range m.clients {
+		if addr.Is6() && slices.Contains(c.Addrs, addr) {
+			return id
+		}
+	}
+	return datapath.IDOf(addr)
 }
 
 func (m *memory) client(addr netip.Addr) (datapath.Client, bool) {

@@ -19,15 +19,21 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Key names a client: its MAC address, and the address by which it was first known. A MAC address may have several
-// clients; an address has one client at a time. The table's keys are identities.
+// Key names a client: its MAC address, and its first address. A MAC address may have several clients; an address has
+// one client at a time. The table's keys are identities: that of the first address, or a number of a client that has
+// IPv6 addresses only.
 type Key struct {
 	MAC  datapath.MAC
 	Addr netip.Addr
 }
 
-// id is the identity of a client with the key.
-func (k Key) id() datapath.ID { return datapath.IDOf(k.Addr) }
+// fits reports whether a client with an identity can have the key.
+func (k Key) fits(id datapath.ID) bool {
+	if _, numbered := id.Number(); numbered {
+		return k.Addr.Is6() && !k.Addr.Is4In6()
+	}
+	return k.Addr.Is4() && id == datapath.IDOf(k.Addr)
+}
 
 // String is "02:00:00:00:00:01/10.1.0.5".
 func (k Key) String() string {

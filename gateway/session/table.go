@@ -40,7 +40,7 @@ var (
 	ErrSessions  = errors.New("the user has as many sessions as allowed")
 	ErrTaken     = errors.New("another client has the address")
 	ErrNoHost    = errors.New("no host has this address")
-	ErrFirst     = errors.New("a client is first known by an address of IPv4")
+	ErrFirst     = errors.New("no client can be first known by this address")
 	ErrAddresses = errors.New("the MAC address has as many addresses as it can have")
 	ErrClosed    = errors.New("the session table is closed")
 	// ErrLater: a session has ended, its client is blocked, and the disk refused that. It is written, and the end is
@@ -76,6 +76,7 @@ type Table struct {
 	users         map[string]int         // sessions by user, those about to begin included
 	loggingIn     map[*client]string     // the users whose sessions are about to begin
 	macs          macs
+	numbers       numbers                         // identities of clients without an IPv4 address
 	dues          due.Queue[*client]              // clients by the next time a timer of theirs is due
 	hungUp        func(Key, PPPoESession)         // see Follow
 	cutter        Cutter                          // see Cut
@@ -260,6 +261,9 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (
 		}
 	}
 	t.clients[id] = c
+	if n, numbered := id.Number(); numbered {
+		t.numbers.taken(n)
+	}
 	t.arm(c, &e, t.clock.now())
 	t.publish(c, e)
 	err = t.setDatapath(c, &e)

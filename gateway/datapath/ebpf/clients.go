@@ -35,6 +35,9 @@ func (d *Datapath) Set(c datapath.Client) error {
 	if err != nil {
 		return err
 	}
+	if len(c.Addrs) == 0 {
+		return errors.New("a client without an address")
+	}
 	id, first := c.Identity(), c.Addrs[0]
 	slot, err := d.slot(id)
 	if err != nil {
@@ -45,7 +48,7 @@ func (d *Datapath) Set(c datapath.Client) error {
 		return fmt.Errorf("setting the client %s: %w", id, err)
 	}
 	d.shape(slot, shapedRates(c))
-	fresh, err := d.enterNetworks(places[0], first, c)
+	fresh, err := d.enterNetworks(places, first, c)
 	if err != nil {
 		return fmt.Errorf("setting the client %s: %w", id, err)
 	}
@@ -285,7 +288,7 @@ func (d *Datapath) Total() (sum datapath.Counters, err error) {
 // Moved calls f for each client that has counted packets since the last call.
 func (d *Datapath) Moved(f func(datapath.ID)) error {
 	if d.marks == nil {
-		d.marks = make([]uint64, d.net.Size())
+		d.marks = make([]uint64, d.slots())
 	}
 	return d.eachCounters(func(place uint32, c *gatewayCounters) {
 		if n := c.UpPackets + c.DownPackets + c.Dropped; n != d.marks[place] {
@@ -297,9 +300,9 @@ func (d *Datapath) Moved(f func(datapath.ID)) error {
 
 // eachCounters calls f with the counters of each place.
 func (d *Datapath) eachCounters(f func(place uint32, c *gatewayCounters)) error {
-	values := make([]gatewayCounters, min(4096, d.net.Size()))
-	for place := uint32(0); place < d.net.Size(); place += uint32(len(values)) {
-		values = values[:min(uint32(len(values)), d.net.Size()-place)]
+	values := make([]gatewayCounters, min(4096, d.slots()))
+	for place := uint32(0); place < d.slots(); place += uint32(len(values)) {
+		values = values[:min(uint32(len(values)), d.slots()-place)]
 		if err := d.readCounters(place, values); err != nil {
 			return fmt.Errorf("reading all counters: %w", err)
 		}
@@ -346,6 +349,9 @@ func (d *Datapath) Clients() (all []datapath.ID, err error) {
 			all = append(all, id)
 		}
 	})
+	if err == nil {
+		err = d.eachOnly6(func(slot uint32, _ gatewayClient) { all = append(all, d.owner(slot)) })
+	}
 	slices.Sort(all)
 	return slices.Compact(all), err
 }

@@ -102,6 +102,23 @@ func (a addrs6) drop(slot uint32, addr netip.Addr) {
 	}
 }
 
+// eachOnly6 calls f for each client without IPv4, with the entry of one of its addresses.
+func (d *Datapath) eachOnly6(f func(slot uint32, c gatewayClient)) error {
+	d.addrs6Lock.Lock()
+	defer d.addrs6Lock.Unlock()
+	for slot, addrs := range d.addrs6 {
+		if slot < d.net.Size() {
+			continue
+		}
+		var c gatewayClient
+		if err := d.objs.Clients6.Lookup(key6(addrs[0]), &c); err != nil {
+			return fmt.Errorf("reading the entry of %s: %w", addrs[0], err)
+		}
+		f(slot, c)
+	}
+	return nil
+}
+
 // adoptAddrs6 notes the IPv6 addresses that a former daemon entered, and calls f for each. Without IPv6 it removes
 // them.
 func (d *Datapath) adoptAddrs6(f func(netip.Addr, gatewayClient)) error {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -252,4 +253,61 @@ func TestIPv6NothingUnasked(t *testing.T) {
 	outside := []netip.Prefix{netip.MustParsePrefix("2001:db8:9::/64")}
 	n.open6(t, func(cfg *Config) { cfg.Networks[0].Inbound6 = outside })
 	netnstest.Await(t, "the server's echoes", pingIn)
+}
+
+// TestIPv6Alone: a client without IPv4 is admitted, limited and counted in a slot of its own, which the next daemon
+// knows. Its addresses can go to a client with IPv4. Long: the steps of one run.
+func TestIPv6Alone(t *testing.T) {
+	n := newNetwork6(t)
+	d := n.open6(t, shaped)
+	d.redirecting6(t)
+	id := datapath.Numbered(7)
+	c := datapath.Client{ID: id, Addrs: []netip.Addr{alice6, aliceLocal}, MAC: aliceMAC}
+	must(t, d.Set(c))
+	if n.ping6(alice6) == nil {
+		t.Error("it passes before login")
+	}
+	c.Admitted, c.Limits = true, datapath.Limits{UpBps: 8e6, DownBps: 8e6, TotalBytes: 1 << 20}
+	must(t, d.Set(c))
+	n.reaches6(t, alice6)
+	read := func() datapath.Counters {
+		got, err := d.Counters(id)
+		must(t, err)
+		return got
+	}
+	before := read()
+	n.reaches6(t, alice6)
+	got := read()
+	if up, down := got.UpPackets-before.UpPackets, got.DownPackets-before.DownPackets; up != 3 || down != 3 {
+		t.Errorf("counted %d up, %d down for three echoes", up, down)
+	}
+	var moved []datapath.ID
+	must(t, d.Moved(func(id datapath.ID) { moved = append(moved, id) }))
+	all, err := d.Clients()
+	must(t, err)
+	if want := []datapath.ID{id}; !slices.Equal(moved, want) || !slices.Equal(all, want) {
+		t.Errorf("moved: %v, clients: %v", moved, all)
+	}
+	must(t, d.Close())
+	d = n.open6(t, shaped)
+	d.redirecting6(t)
+	n.reaches6(t, alice6)
+	if again := read(); again.Epoch != got.Epoch || again.UpPackets <= got.UpPackets {
+		t.Errorf("the next daemon counts %+v after %+v", again, got)
+	}
+	d.shaping.mu.Lock()
+	held := len(d.shaping.heldRates)
+	d.shaping.mu.Unlock()
+	if held != 1 {
+		t.Errorf("the next daemon holds packets of %d clients to their rates", held)
+	}
+	must(t, d.Remove(id))
+	if n.ping6(alice6) == nil {
+		t.Error("a client that was removed still passes")
+	}
+	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice, alice6}, MAC: aliceMAC, Admitted: true}))
+	n.reaches6(t, alice6)
+	if _, err := d.Counters(datapath.Numbered(1 << 20)); !errors.Is(err, datapath.ErrForeign) {
+		t.Errorf("a number that there is no room for: %v", err)
+	}
 }

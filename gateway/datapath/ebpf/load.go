@@ -119,17 +119,16 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 // one load, or made anew by each.
 func (d *Datapath) sizeMap(name string, m *ebpf.MapSpec) (pinned bool) {
 	switch name {
-	case "client_queues":
-		m.MaxEntries = d.net.Size()
+	case "client_queues", "strangers":
+		m.MaxEntries = d.slots()
 		return false
-	case "clients", "client_counters", "client_limits", "client_meters":
+	case "clients":
 		m.MaxEntries = d.net.Size()
+	case "client_counters", "client_limits", "client_meters":
+		m.MaxEntries = d.slots()
 		if name == "client_counters" || name == "client_meters" {
 			m.Flags |= unix.BPF_F_MMAPABLE
 		}
-	case "strangers":
-		m.MaxEntries = d.net.Size()
-		return false
 	case "devices":
 		m.MaxEntries = datapath.MostStrangers
 		return false

@@ -42,18 +42,18 @@ func (d *Datapath) setRouted() error {
 }
 
 // enterNetworks lets a client's networks in, as far as its entry allows, and returns those that are new.
-func (d *Datapath) enterNetworks(place uint32, addr netip.Addr, c datapath.Client) (fresh []netip.Prefix, err error) {
+func (d *Datapath) enterNetworks(places []uint32, addr netip.Addr, c datapath.Client) (fresh []netip.Prefix, err error) {
 	if len(c.Routes) == 0 {
 		return nil, nil
 	}
-	if c.Session == 0 {
+	if c.Session == 0 || len(places) == 0 {
 		return nil, errors.New("only clients on PPPoE lines have networks behind them")
 	}
 	if fresh, err = d.routes.Take(addr, c.Routes); err != nil {
 		return nil, err
 	}
 	for _, network := range fresh {
-		if err := d.objs.Networks.Put(keyOf(network), place); err != nil {
+		if err := d.objs.Networks.Put(keyOf(network), places[0]); err != nil {
 			return nil, errors.Join(fmt.Errorf("entering the network %s: %w", network, err), d.dropNetworks(addr, fresh))
 		}
 	}

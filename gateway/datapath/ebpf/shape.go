@@ -71,6 +71,11 @@ func (d *Datapath) adoptShaping() error {
 			all = append(all, slotOf(place, c))
 		}
 	})
+	err = errors.Join(err, d.eachOnly6(func(slot uint32, c gatewayClient) {
+		if c.Flags&limited != 0 {
+			all = append(all, slot)
+		}
+	}))
 	for _, slot := range all {
 		var l gatewayLimits
 		if err := d.objs.ClientLimits.Lookup(slot, &l); err != nil {

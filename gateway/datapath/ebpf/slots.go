@@ -2,7 +2,6 @@ package ebpf
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -24,7 +23,8 @@ import (
 //
 // The slot is the place of the address that the client was first known by. An entry has it as the distance from its own
 // place, which is 0 for that address. Entries of former versions have 0 there, and go on. IPv6 addresses are in a hash
-// table (clients6.go), whose entries name slots.
+// table (clients6.go), whose entries name slots. A client that has no IPv4 address has one of the slots behind those of
+// the network's addresses.
 
 // placeOf returns an address's index in the table of addresses.
 func (d *Datapath) placeOf(addr netip.Addr) (uint32, error) {
@@ -40,10 +40,35 @@ func (d *Datapath) addr(place uint32) netip.Addr {
 }
 
 // slot returns a client's.
-func (d *Datapath) slot(id datapath.ID) (uint32, error) { return d.placeOf(id.Addr()) }
+func (d *Datapath) slot(id datapath.ID) (uint32, error) {
+	n, numbered := id.Number()
+	switch {
+	case !numbered:
+		return d.placeOf(id.Addr())
+	case n >= d.slots()-d.net.Size():
+		return 0, fmt.Errorf("%w: the data path has no room for the client %s without IPv4", datapath.ErrForeign, id)
+	}
+	return d.net.Size() + n, nil
+}
+
+// Bounds of the slots of clients without IPv4, of which a network has as many as it has addresses.
+const leastOnly6, mostOnly6 = 1 << 12, 1 << 16
+
+// slots is how many slots there are.
+func (d *Datapath) slots() uint32 {
+	if !d.has6() {
+		return d.net.Size()
+	}
+	return d.net.Size() + min(max(d.net.Size(), leastOnly6), mostOnly6)
+}
 
 // owner is the client of a slot.
-func (d *Datapath) owner(slot uint32) datapath.ID { return datapath.IDOf(d.addr(slot)) }
+func (d *Datapath) owner(slot uint32) datapath.ID {
+	if slot >= d.net.Size() {
+		return datapath.Numbered(slot - d.net.Size())
+	}
+	return datapath.IDOf(d.addr(slot))
+}
 
 // slotOf is the slot that the entry of an address at a place names.
 func slotOf(place uint32, c gatewayClient) uint32 { return place + c.SlotOffset }
@@ -60,9 +85,6 @@ func (d *Datapath) placesOf(addrs []netip.Addr) ([]uint32, error) {
 			return nil, err
 		}
 		all[i] = place
-	}
-	if len(all) == 0 {
-		return nil, errors.New("a client without an address")
 	}
 	return all, nil
 }
@@ -111,7 +133,7 @@ func (f *furtherPlaces) drop(slot, place uint32) {
 // counted the packet.
 func (d *Datapath) putEntry(slot uint32, places []uint32, v6 []netip.Addr, entry gatewayClient) error {
 	left := slices.DeleteFunc(append([]uint32{slot}, d.furtherPlaces.get(slot)...),
-		func(place uint32) bool { return slices.Contains(places, place) })
+		func(place uint32) bool { return place >= d.net.Size() || slices.Contains(places, place) })
 	blocked, err := d.putEntries6(slot, v6, entry)
 	if err != nil {
 		return err

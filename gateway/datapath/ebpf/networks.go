@@ -42,7 +42,8 @@ func (d *Datapath) setRouted() error {
 }
 
 // enterNetworks lets a client's networks in, as far as its entry allows, and returns those that are new.
-func (d *Datapath) enterNetworks(places []uint32, addr netip.Addr, c datapath.Client) (fresh []netip.Prefix, err error) {
+func (d *Datapath) enterNetworks(places []uint32, addr netip.Addr, c datapath.Client) (
+	fresh []netip.Prefix, err error) {
 	if len(c.Routes) == 0 {
 		return nil, nil
 	}

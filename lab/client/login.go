@@ -35,6 +35,10 @@ type Admission struct {
 	Probe string `json:"probe,omitempty"`
 	// API is the URL of the captive portal API (RFC 8908), for AdmitForm.
 	API string `json:"api,omitempty"`
+	// Portal6, Probe6 and API6 are the same for clients that send by IPv6 (see Family.Sends6). Empty: they log in by IPv4.
+	Portal6 string `json:"portal6,omitempty"`
+	Probe6  string `json:"probe6,omitempty"`
+	API6    string `json:"api6,omitempty"`
 	// User and Password are used by AdmitForm and AdmitUAM; "%d" in User becomes the client's number.
 	User     string `json:"user,omitempty"`
 	Password string `json:"password,omitempty"`
@@ -46,6 +50,14 @@ type Admission struct {
 	Logout []string `json:"logout,omitempty"`
 	// Parallel is how many clients may log in at the same time; zero: the caller decides.
 	Parallel int `json:"parallel,omitempty"`
+}
+
+// from returns the admission with the addresses for a client that sends from an address.
+func (a Admission) from(local netip.Addr) Admission {
+	if local.Is6() && a.Portal6 != "" {
+		a.Portal, a.Probe, a.API = a.Portal6, a.Probe6, a.API6
+	}
+	return a
 }
 
 // Network opens sockets as one simulated client.
@@ -144,6 +156,7 @@ func (v *portalClient) open(ctx context.Context, method, address, values, accept
 
 // newPortal returns the portal of an admission, for client num.
 func newPortal(n Network, adm Admission, num int) (portal, error) {
+	adm = adm.from(n.LocalIP())
 	v := portalClient{browser{net: n, keepAlive: adm.Kind == AdmitForm}, adm, num}
 	switch adm.Kind {
 	case AdmitNone:

@@ -139,7 +139,7 @@ func (c *macvlanClient) exchange(fn func(d *persona.DHCP, mac persona.MAC) error
 // the client has them.
 func (c *macvlanClient) lease(ctx context.Context) (tries Tries, err error) {
 	tries = Tries{Count: 1}
-	if c.cfg.Family.Has4() && !c.held.Addr.IsValid() {
+	if c.cfg.leases4() && !c.held.Addr.IsValid() {
 		tries, err = c.lease4(ctx)
 	}
 	if err == nil && c.cfg.Family.Has6() && !load(&c.ip6).IsValid() {

@@ -42,6 +42,8 @@ type Config struct {
 	Family   Family       `json:"family,omitempty"`
 	LAN6     netip.Prefix `json:"lan6,omitzero"`
 	Gateway6 netip.Addr   `json:"gateway6,omitzero"`
+	// LeasesIPv4 is true when clients lease an IPv4 address with family IPv6 as well. They send by IPv6 all the same.
+	LeasesIPv4 bool `json:"leases_ipv4,omitempty"`
 	// FirstStatic is the static address of client 1; the others have the addresses after it. The zero Addr: clients lease.
 	// It is for kinds whose clients can do both. Guests always lease.
 	FirstStatic netip.Addr `json:"first_static"`
@@ -51,6 +53,9 @@ type Config struct {
 	Singly bool `json:"singly"`
 	Lab    byte `json:"lab"` // a byte of the hardware addresses, which keeps those of two labs apart
 }
+
+// leases4 reports whether clients have an IPv4 address.
+func (c *Config) leases4() bool { return c.Family.Has4() || c.LeasesIPv4 }
 
 // Account holds the clients' credentials; "%d" in User is replaced by the client's number.
 type Account struct {

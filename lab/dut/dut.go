@@ -79,6 +79,8 @@ type Traits struct {
 	// why not IPv6, as the end of a sentence; empty: nothing more is known.
 	Families []client.Family
 	NoIPv6   string
+	// LeasesIPv4 is true when the DUT knows clients by their IPv4 leases, so that they have one with family IPv6 as well.
+	LeasesIPv4 bool
 	// DHCP is true when the DUT itself leases addresses. Otherwise the lab runs
 	// a DHCP server for clients that want leases, and does not count it.
 	DHCP bool

@@ -33,6 +33,7 @@ func (b flowtableGateway) Traits() Traits {
 	t, rules := b.Gateway.Traits(), b.router.Traits()
 	t.Needs = slices.Concat(t.Needs, rules.Needs)
 	t.Aggregates = rules.Aggregates
+	t.Families, t.NoIPv6, t.LeasesIPv4 = rules.Families, rules.NoIPv6, rules.LeasesIPv4
 	t.About += ", on a " + rules.About
 	return t
 }

@@ -129,8 +129,7 @@ func (g *Gateway) Traits() Traits {
 	if g.about != "" {
 		about = fmt.Sprintf("%s (%s)", g.about, about)
 	}
-	return Traits{
-		NoIPv6:        "gatewayd blocks IPv6",
+	return g.withFamilies(Traits{
 		LAN:           g.lan(),
 		DHCP:          true,
 		PPPoE:         g.PPPoE,
@@ -141,7 +140,36 @@ func (g *Gateway) Traits() Traits {
 		Needs:         append(needs, radiusNeeds...),
 		About:         about,
 		Login:         3 * time.Millisecond, PersonaLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
+	})
+}
+
+// withFamilies returns the traits with the families that the variant forwards.
+func (g *Gateway) withFamilies(t Traits) Traits {
+	if t.NoIPv6 = g.noIPv6(); t.NoIPv6 == "" {
+		t.Families, t.LeasesIPv4 = bothFamilies, true
 	}
+	return t
+}
+
+// noIPv6 says why the variant forwards no IPv6, as the end of a sentence; empty: it forwards it.
+func (g *Gateway) noIPv6() string {
+	switch {
+	case g.PPPoE:
+		return noIPV6CP
+	case g.Datapath() != experiment.PathEBPF:
+		return fmt.Sprintf("gatewayd's data path %q has no IPv6", g.Datapath())
+	case g.NAT:
+		return "what is measured is masquerading, and gatewayd translates no IPv6"
+	}
+	return ""
+}
+
+// Address6 is the address of the LAN's interface in the clients' IPv6 network, "ADDRESS/64"; empty: they have none.
+func (g *Gateway) Address6() string {
+	if !g.Gateway6.IsValid() {
+		return ""
+	}
+	return netip.PrefixFrom(g.Gateway6, g.LAN6.Bits()).String()
 }
 
 // cachesFlows reports whether gatewayd forwards by its flow cache while some packets still pass the kernel's IP layer.
@@ -201,7 +229,11 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		return nil
 	}
 	g.setLogin(32)
-	g.Admission.API = "http://" + g.Admission.Portal + "/api/captive-portal"
+	const api = "/api/captive-portal"
+	g.Admission.API = "http://" + g.Admission.Portal + api
+	if g.Admission.Portal6 != "" {
+		g.Admission.API6 = "http://" + g.Admission.Portal6 + api
+	}
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/backend"
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/topology"
 )
@@ -92,8 +93,14 @@ type testLab struct {
 	env                        Env
 }
 
-// newTestLab builds a lab for a device.
+// newTestLab builds a lab for a device, with clients of IPv4.
 func newTestLab(t testing.TB, d DUT, clients int) *testLab {
+	t.Helper()
+	return newTestLabOf(t, d, clients, client.IPv4)
+}
+
+// newTestLabOf builds a lab for a device, with clients of a family.
+func newTestLabOf(t testing.TB, d DUT, clients int, f client.Family) *testLab {
 	t.Helper()
 	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
 	if err != nil {
@@ -101,7 +108,7 @@ func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 	}
 	traits := d.Traits()
 	portal := topology.Portal(topology.Spec{
-		LAN: traits.LAN, NoAggregation: traits.NoAggregation, NoTxChecksum: traits.NoTxChecksum,
+		Family: f, LAN: traits.LAN, NoAggregation: traits.NoAggregation, NoTxChecksum: traits.NoTxChecksum,
 	})
 	lab, err := portal.Build(t.Context(), local, "a")
 	if err != nil {
@@ -114,6 +121,7 @@ func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 			Hosts: map[string]Host{"router": lab.Host("router"), "server": lab.Host("server")}, Ports: lab.Ports, LAN: lab.LAN,
 			Gateway:   lab.Gateway,
 			RouterWAN: lab.RouterWAN, ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP,
+			LAN6: lab.LAN6, Gateway6: lab.Gateway6, RouterWAN6: lab.RouterWAN6, ServerIP6: lab.ServerIP6,
 			Clients: clients, Scratch: agent.Scratch, Install: lab.Host("router").Install, Routers: []string{"router"},
 		},
 	}

@@ -32,6 +32,7 @@ func (l *testLab) createLeased(t testing.TB, cfg client.Config) []client.Address
 	t.Helper()
 	host := l.clientHost
 	cfg.Parent, cfg.LAN, cfg.Gateway, cfg.Lab = host.Ifs[0], l.env.LAN, l.env.Gateway, 'a'
+	cfg.LAN6, cfg.Gateway6 = l.env.LAN6, l.env.Gateway6
 	if err := host.CreateClients(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,10 @@ func (l *testLab) checkAllSend(t *testing.T, n int) {
 // awaitPayload has a load on until so many bytes of its payload have come to their end.
 func (l *testLab) awaitPayload(t *testing.T, load agent.Traffic, bytes int64) {
 	t.Helper()
-	load.Kind, load.MaxSeconds, load.Server = traffic.KindStreams, 60, agent.Server{Addr4: l.env.ServerIP}
+	load.Kind, load.MaxSeconds = traffic.KindStreams, 60
+	if load.Server == (agent.Server{}) {
+		load.Server.Addr4 = l.env.ServerIP
+	}
 	to := l.server
 	if load.Direction == "down" {
 		to = l.clientHost

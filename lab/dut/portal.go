@@ -53,6 +53,10 @@ func (p *portal) setLogin(parallel int) {
 	p.Admission.Portal = fmt.Sprintf("%s:%d", p.Gateway, p.WebPort)
 	p.Admission.Probe = "http://" + p.ServerIP.String() + "/generate_204"
 	p.Admission.Parallel = parallel
+	if p.Gateway6.IsValid() {
+		p.Admission.Portal6 = netip.AddrPortFrom(p.Gateway6, uint16(p.WebPort)).String()
+		p.Admission.Probe6 = fmt.Sprintf("http://[%s]/generate_204", p.ServerIP6)
+	}
 }
 
 // shell runs a script on the router: $1 is the portal's folder, $2 the interface towards

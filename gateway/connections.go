@@ -23,7 +23,8 @@ func (g *gateway) openConnections(context.Context) (opened, error) {
 				"of their address", "err", err)
 		})
 	}
-	g.connections = &conntrack.Ender{Gateway: g.cfg.LAN.Address.Addr(), Forget: g.forgetConnections, Failed: failed}
+	g.connections = &conntrack.Ender{Gateway: g.cfg.LAN.Address.Addr(),
+		Gateway6: g.cfg.LAN.Address6.Addr(), Forget: g.forgetConnections, Failed: failed}
 	return opened{close: func() error {
 		if g.table != nil {
 			g.connections.End() // all that Schedule has gathered; it logs errors
@@ -32,11 +33,13 @@ func (g *gateway) openConnections(context.Context) (opened, error) {
 	}}, nil
 }
 
-// endFormer ends the connections of addresses in the LAN where nobody is logged in: the table's file may be lost, or
-// the last daemon may have died before it had ended those of a session.
+// endFormer ends the connections of addresses in the LAN, of both families, where nobody is logged in: the table's file
+// may be lost, or the last daemon may have died before it had ended those of a session.
 func (g *gateway) endFormer() error {
 	in := g.loggedIn()
-	err := g.connections.EndWhere(func(a netip.Addr) bool { return !in[a] && g.cfg.LAN.Network().Contains(a) })
+	err := g.connections.EndWhere(func(a netip.Addr) bool {
+		return !in[a] && (g.cfg.LAN.Network().Contains(a) || g.isClient6(a))
+	})
 	if err != nil {
 		g.connections.Failed(err)
 	}

@@ -23,7 +23,8 @@ func (g *gateway) openFlows(context.Context) (o opened, err error) {
 	g.flows, err = flowlog.Open(flowlog.Config{
 		Folder: f.Folder, KeepFor: f.KeepFor, MaxBytes: f.MaxBytes, IPFIX: f.IPFIX,
 		Interface: g.cfg.LAN.Interface, LAN: g.cfg.LAN.Network(), IsBehindClient: g.isBehind,
-		Gateway: g.cfg.LAN.Address.Addr(), HolderOf: g.ownersOf,
+		Gateway: g.cfg.LAN.Address.Addr(), Gateway6: g.cfg.LAN.Address6.Addr(), IsClient6: g.isClient6,
+		HolderOf:   g.ownersOf,
 		Bypassed:   g.dp.Bypassed,
 		IsDetached: g.detached, Log: g.log,
 	})

@@ -98,6 +98,18 @@ func (g *gateway) client(addr netip.Addr) netip.Addr {
 	return addr
 }
 
+// isClient6 reports whether an IPv6 address is a client's, or one of the LAN's that a client may have.
+func (g *gateway) isClient6(addr netip.Addr) bool {
+	if !addr.Is6() || !g.cfg.LAN.Address6.IsValid() || addr == g.cfg.LAN.Address6.Addr() {
+		return false
+	}
+	if slices.ContainsFunc(g.prefixes6(), func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		return true
+	}
+	_, known := g.table.Get(addr)
+	return known
+}
+
 // makeRoom ends sessions of the same user that have a login's networks: the server gives them anew. It
 // fails where another user has one, and where the gateway needs one itself.
 func (l *pppoeAccess) makeRoom(login session.Login) error {

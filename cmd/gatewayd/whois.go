@@ -27,13 +27,16 @@ func whoisCommand() *cobra.Command {
 		Long: "Searches the flow log for the connections that had an address and port in the second of a time:\n" +
 			"a client's own, or the one that others saw. It reads the log's files and needs no daemon. A connection\n" +
 			"is found a second after it began. With --json, one object a line.",
-		Example: "  gatewayd whois 203.0.113.5:40321 --at 2026-03-01T14:05:06+01:00",
-		Args:    usage(cobra.ExactArgs(1)),
+		Example: "  gatewayd whois 203.0.113.5:40321 --at 2026-03-01T14:05:06+01:00\n" +
+			"  gatewayd whois '[2001:db8:1::5]:40321' --at 2026-03-01T14:05:06+01:00",
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			endpoint, err := netip.ParseAddrPort(args[0])
-			if err != nil || !endpoint.Addr().Is4() {
-				return &exitError{exitUsage, fmt.Errorf("%q is no IPv4 address with a port, such as 203.0.113.5:40321", args[0])}
+			if err != nil || endpoint.Addr().Zone() != "" {
+				return &exitError{exitUsage, fmt.Errorf(
+					"%q is no address with a port, such as 203.0.113.5:40321 or [2001:db8::5]:40321", args[0])}
 			}
+			endpoint = netip.AddrPortFrom(endpoint.Addr().Unmap(), endpoint.Port())
 			instant := time.Now()
 			if at != "" {
 				if instant, err = parseTime(at); err != nil {
@@ -119,7 +122,7 @@ func showFlows(out, notes io.Writer, found flowlog.Found, endpoint netip.AddrPor
 }
 
 func protocolName(number uint8) string {
-	if name, known := map[uint8]string{1: "icmp", 6: "tcp", 17: "udp", 132: "sctp"}[number]; known {
+	if name, known := map[uint8]string{1: "icmp", 6: "tcp", 17: "udp", 58: "icmp6", 132: "sctp"}[number]; known {
 		return name
 	}
 	return strconv.Itoa(int(number))

@@ -143,7 +143,7 @@ type GardenPort struct {
 
 // Tracked is a connection of the kernel's connection tracking, or one direction of it.
 type Tracked struct {
-	From, To netip.AddrPort // of its first packet, IPv4
+	From, To netip.AddrPort // of its first packet
 	Protocol uint8
 	Start    time.Time // by the kernel; zero: it has no times
 }

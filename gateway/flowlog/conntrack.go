@@ -2,6 +2,7 @@ package flowlog
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
@@ -13,8 +14,8 @@ func trackedOf(conn conntrack.Connection) datapath.Tracked {
 }
 
 // flowOf converts a connection to a client's flow. ok is false for connections without a client, and for those between
-// a client and the gateway. client reports whether an address is a client's.
-func flowOf(conn conntrack.Connection, client func(netip.Addr) bool, gateway netip.Addr) (flow Flow, ok bool) {
+// a client and one of the gateway's addresses. client reports whether an address is a client's.
+func flowOf(conn conntrack.Connection, client func(netip.Addr) bool, gateway ...netip.Addr) (flow Flow, ok bool) {
 	flow = Flow{Protocol: conn.Orig.Protocol, ICMPType: conn.Orig.ICMPType, ICMPCode: conn.Orig.ICMPCode,
 		Start: conn.Start, End: conn.Stop}
 	switch {
@@ -36,5 +37,5 @@ func flowOf(conn conntrack.Connection, client func(netip.Addr) bool, gateway net
 	if flow.Asked == flow.Peer {
 		flow.Asked = netip.AddrPort{}
 	}
-	return flow, flow.Peer.Addr() != gateway
+	return flow, !slices.Contains(gateway, flow.Peer.Addr())
 }

@@ -20,8 +20,8 @@ const (
 	Ends   = "end"
 )
 
-// Flow is one line of the log. For ICMP both ports are the identifier, for GRE the call ID or key; for a protocol
-// without ports they are 0.
+// Flow is one line of the log. For ICMP and ICMPv6 both ports are the identifier, for GRE the call ID or key; for a
+// protocol without ports they are 0.
 type Flow struct {
 	Event string    `json:"event"` // Begins or Ends
 	Start time.Time `json:"start"` // from the kernel, or else the time when the daemon first saw the flow

@@ -45,6 +45,18 @@ func sampleFlows() []Flow {
 			DownPkts: 2},
 		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 47, Client: address("10.1.0.9:4242"),
 			Peer: address("203.0.113.9:17"), MAC: "02:00:00:00:00:09", UpBytes: 500, UpPkts: 5},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 6, Client: address("[2001:db8:1::9]:1001"),
+			Peer: address("[2001:db8:9::9]:443"), MAC: "02:00:00:00:00:09", User: "ann", UpBytes: 5 << 32, UpPkts: 7,
+			DownBytes: 11, DownPkts: 13},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 17, Client: address("[2001:db8:1::9]:5060"),
+			Peer: address("[2001:db8:9::9]:4444"), Inbound: true, MAC: "02:00:00:00:00:09", UpBytes: 400, UpPkts: 4,
+			DownBytes: 200, DownPkts: 3},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 58, ICMPType: 128,
+			Client: address("[2001:db8:1::9]:77"), Peer: address("[2001:db8:9::9]:77"), MAC: "02:00:00:00:00:09",
+			UpBytes: 104, UpPkts: 1},
+		{Event: Ends, Start: start, End: start.Add(time.Second), Protocol: 6, Client: address("[fd00::9]:1001"),
+			Peer: address("[2001:db8:9::9]:443"), Outside: address("[2001:db8:9::1]:40321"), MAC: "02:00:00:00:00:09",
+			UpBytes: 80, UpPkts: 1},
 	}
 }
 
@@ -55,6 +67,8 @@ type record struct {
 	Proto uint8  `json:"proto"`
 	Src   string `json:"src4_addr"`
 	Dst   string `json:"dst4_addr"`
+	Src6  string `json:"src6_addr"`
+	Dst6  string `json:"dst6_addr"`
 	Sport uint16 `json:"src_port"`
 	Dport uint16 `json:"dst_port"`
 
@@ -93,7 +107,7 @@ func asRecord(flow Flow) record {
 		want.SrcNAT, want.SportNAT = flow.Outside.Addr().String(), fmt.Sprint(flow.Outside.Port())
 		want.DstNAT, want.DportNAT = want.Dst, fmt.Sprint(want.Dport)
 	}
-	if flow.Protocol == 1 || flow.Protocol == 47 { // without ports
+	if flow.Protocol == 1 || flow.Protocol == 58 || flow.Protocol == 47 { // without ports
 		want.Sport, want.Dport, want.SportNAT, want.DportNAT = 0, 0, "", ""
 	}
 	if flow.Inbound { // untranslated
@@ -106,6 +120,10 @@ func asRecord(flow Flow) record {
 		want.SrcNAT, want.SportNAT, want.DstNAT, want.DportNAT = want.Src, fmt.Sprint(want.Sport), want.Dst,
 			fmt.Sprint(want.Dport)
 		want.Dst, want.Dport = flow.Outside.Addr().String(), flow.Outside.Port()
+	}
+	if flow.Client.Addr().Is6() {
+		want.Src, want.Dst, want.Src6, want.Dst6 = "", "", want.Src, want.Dst
+		want.SrcNAT, want.DstNAT = "", "" // nfdump 1.7 reads no translated addresses of IPv6
 	}
 	return want
 }

@@ -31,6 +31,10 @@ type Config struct {
 	Interface string       // the LAN's; it identifies this gateway among those that share the kernel's settings
 	LAN       netip.Prefix // clients' addresses
 	Gateway   netip.Addr   // the gateway's address in LAN
+	// Gateway6 is the gateway's IPv6 address in the LAN; zero: clients have no IPv6.
+	Gateway6 netip.Addr
+	// IsClient6 reports whether an IPv6 address is a client's; nil: none is.
+	IsClient6 func(netip.Addr) bool
 	// IsBehindClient reports whether an address outside the LAN is in a network behind a client; nil: none is.
 	IsBehindClient func(netip.Addr) bool
 	// HolderOf returns the device, user and session that have had an address since a time or longer. Unknown fields are
@@ -93,9 +97,9 @@ type Log struct {
 	collect *exporter // nil: none
 
 	open map[connID]openFlow // used by Run's goroutine only
-	// rule is the digest of the kernel's rule that this process made. ruleGeneration is the last generation of the ruleset
-	// in which the rule was unchanged. After Open only the writer uses them.
-	rule           [32]byte
+	// rules has the digests of the kernel's rules that this process made. ruleGeneration is the last generation of the
+	// ruleset in which they were unchanged. After Open only the writer uses them.
+	rules          digests
 	ruleGeneration uint32
 
 	mu      sync.Mutex
@@ -205,9 +209,11 @@ func (l *Log) flow(conn conntrack.Connection) (Flow, bool) {
 			return a == before.client
 		case l.cfg.LAN.Contains(a):
 			return a != l.cfg.Gateway
+		case a.Is6() && a != l.cfg.Gateway6 && l.cfg.IsClient6 != nil && l.cfg.IsClient6(a):
+			return true
 		}
 		return l.cfg.IsBehindClient != nil && l.cfg.IsBehindClient(a)
-	}, l.cfg.Gateway)
+	}, l.cfg.Gateway, l.cfg.Gateway6)
 }
 
 // start returns a flow's line of the start.
@@ -279,7 +285,7 @@ func (l *Log) add(flow Flow, started, ended bool) {
 	l.lines, l.waiting = append(l.lines, line...), l.waiting+1
 }
 
-// write flushes the log and checks the kernel's rule once in batchTime.
+// write flushes the log and checks the kernel's rules once in batchTime.
 func (l *Log) write(ctx context.Context) {
 	tick := time.NewTicker(batchTime)
 	defer tick.Stop()

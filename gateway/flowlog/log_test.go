@@ -115,14 +115,17 @@ func whois(t testing.TB, folder, name string, instant time.Time, ok func(Flow) b
 	return flow
 }
 
-// flushConnections has the kernel forget every connection.
-func flushConnections(t testing.TB) {
+// flushConnections has the kernel forget every connection of IPv4, and flushConnections6 of IPv6.
+func flushConnections(t testing.TB)  { t.Helper(); flushFamily(t, unix.AF_INET) }
+func flushConnections6(t testing.TB) { t.Helper(); flushFamily(t, unix.AF_INET6) }
+
+func flushFamily(t testing.TB, family byte) {
 	t.Helper()
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	must(t, err)
 	defer conn.Close()
 	_, err = conn.Execute(netlink.Message{Header: netlink.Header{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | 2,
-		Flags: netlink.Request | netlink.Acknowledge}, Data: []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}})
+		Flags: netlink.Request | netlink.Acknowledge}, Data: []byte{family, unix.NFNETLINK_V0, 0, 0}})
 	must(t, err)
 }
 

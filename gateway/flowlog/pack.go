@@ -38,8 +38,7 @@ const (
 // hash returns the hash of an address and port in the index (FNV-1a, 32 bits).
 func hash(endpoint netip.AddrPort) uint32 {
 	digest := fnv.New32a()
-	ip := endpoint.Addr().As4()
-	digest.Write(binary.BigEndian.AppendUint16(ip[:], endpoint.Port()))
+	digest.Write(binary.BigEndian.AppendUint16(endpoint.Addr().Unmap().AsSlice(), endpoint.Port()))
 	return digest.Sum32()
 }
 

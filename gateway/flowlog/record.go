@@ -15,6 +15,7 @@ const (
 	translated shape = 1 << iota // addresses after a translation, and ports where the protocol has them
 	icmp                         // type and code instead of ports
 	inbound                      // the peer began the flow, so the client's MAC address is the destination's
+	ipv6                         // addresses of IPv6, and ICMPv6's type and code
 	shapes                       // number of shapes
 )
 
@@ -32,10 +33,13 @@ type field struct {
 func (s shape) fields() []field {
 	all := []field{
 		{element: 152, bytes: 8}, {element: 153, bytes: 8}, // flowStartMilliseconds, flowEndMilliseconds
-		{element: 8, bytes: 4}, {element: 12, bytes: 4}, // sourceIPv4Address, destinationIPv4Address: of who began
 	}
+	all = append(all, s.pick( // sourceIPv4Address, destinationIPv4Address; sourceIPv6Address, destinationIPv6Address
+		[]field{{element: 8, bytes: 4}, {element: 12, bytes: 4}},
+		[]field{{element: 27, bytes: 16}, {element: 28, bytes: 16}})...) // the source is the end that began
 	if s&icmp != 0 {
-		all = append(all, field{element: 32, bytes: 2}) // icmpTypeCodeIPv4, of the first message
+		// icmpTypeCodeIPv4, icmpTypeCodeIPv6, of the first message
+		all = append(all, s.pick([]field{{element: 32, bytes: 2}}, []field{{element: 139, bytes: 2}})...)
 	} else {
 		// sourceTransportPort, destinationTransportPort
 		all = append(all, field{element: 7, bytes: 2}, field{element: 11, bytes: 2})
@@ -52,8 +56,9 @@ func (s shape) fields() []field {
 		field{element: 371, bytes: variableLength}, // userName
 	)
 	if s&translated != 0 {
-		// postNATSourceIPv4Address, postNATDestinationIPv4Address
-		all = append(all, field{element: 225, bytes: 4}, field{element: 226, bytes: 4})
+		// postNATSourceIPv4Address, postNATDestinationIPv4Address; the same of IPv6
+		all = append(all, s.pick([]field{{element: 225, bytes: 4}, {element: 226, bytes: 4}},
+			[]field{{element: 281, bytes: 16}, {element: 282, bytes: 16}})...)
 	}
 	if s&translated != 0 && s&icmp == 0 {
 		// postNAPTSourceTransportPort, postNAPTDestinationTransportPort
@@ -62,12 +67,29 @@ func (s shape) fields() []field {
 	return all
 }
 
+// pick returns what a shape has of two: v4, or v6 with addresses of IPv6.
+func (s shape) pick(v4, v6 []field) []field {
+	if s&ipv6 != 0 {
+		return v6
+	}
+	return v4
+}
+
+// isICMP reports whether the flow's messages have a type and a code instead of ports.
+func (f *Flow) isICMP() bool {
+	return f.Protocol == unix.IPPROTO_ICMP && f.Client.Addr().Is4() ||
+		f.Protocol == unix.IPPROTO_ICMPV6 && f.Client.Addr().Is6()
+}
+
 func (f *Flow) shape() (s shape) {
 	if f.Outside.IsValid() || f.Asked.IsValid() {
 		s |= translated
 	}
-	if f.Protocol == unix.IPPROTO_ICMP {
+	if f.isICMP() {
 		s |= icmp
+	}
+	if f.Client.Addr().Is6() {
+		s |= ipv6
 	}
 	if f.Inbound {
 		s |= inbound
@@ -86,7 +108,7 @@ func (f *Flow) record() []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(f.Start.UnixMilli()))
 	b = binary.BigEndian.AppendUint64(b, uint64(f.End.UnixMilli()))
 	b = appendAddresses(b, from, to)
-	if f.Protocol == unix.IPPROTO_ICMP {
+	if f.isICMP() {
 		b = append(b, f.ICMPType, f.ICMPCode)
 	} else {
 		b = f.appendPorts(b, from, to)

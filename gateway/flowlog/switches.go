@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -22,11 +23,18 @@ import (
 // formerTable is the table's name in former versions, the same for all LANs.
 const formerTable = guard.Prefix + "flows"
 
-// table returns the nftables table of a LAN. Its rule matches the state of connections: the kernel tracks connections
-// only while some rule needs it. The rule changes no packet.
-func table(lan string) nftables.Table {
-	return nftables.Table{
-		Family: nftables.IPv4, Name: formerTable + "-" + strings.TrimPrefix(guard.Table(lan), guard.Prefix)}
+// table returns the nftables table of a LAN for a family of addresses. Its rule matches the state of connections: the
+// kernel tracks connections of a family only while some rule needs it. The rule changes no packet.
+func table(family nftables.Family, lan string) nftables.Table {
+	return nftables.Table{Family: family, Name: formerTable + "-" + strings.TrimPrefix(guard.Table(lan), guard.Prefix)}
+}
+
+// families returns the families of addresses that clients have.
+func (c Config) families() []nftables.Family {
+	if c.Gateway6.IsValid() {
+		return []nftables.Family{nftables.IPv4, nftables.IPv6}
+	}
+	return []nftables.Family{nftables.IPv4}
 }
 
 // settingPrefix begins the names of the settings that gateways in a network namespace share (package shared).
@@ -50,11 +58,11 @@ type formerSettings struct {
 	Settings    map[string]string
 }
 
-// track makes the kernel track and count connections for the gateway of a LAN. It first writes the kernel's former
-// settings into the note. Calling it again has no effect. If the note is damaged, it logs which settings Undo will not
-// restore.
-func track(note, lan string, log *slog.Logger) error {
-	if err := addTable(lan); err != nil {
+// track makes the kernel track and count connections of some families for the gateway of a LAN. It first writes the
+// kernel's former settings into the note. Calling it again has no effect. If the note is damaged, it logs which
+// settings Undo will not restore.
+func track(note, lan string, families []nftables.Family, log *slog.Logger) error {
+	if err := setTables(lan, families); err != nil {
 		return err
 	}
 	former, err := shared.Need(lan, sharedNames()...)
@@ -125,13 +133,10 @@ func sharedNames() (names []string) {
 // Undo removes the rule of a LAN's log and restores the kernel's settings from the note, also after a crash. It leaves
 // settings that other gateways need. note is Config.NotePath. Without anything to restore it does nothing.
 func Undo(note, lan string) error {
-	for _, t := range []nftables.Table{table(lan), {Family: nftables.IPv4, Name: formerTable}} {
-		if found, err := nftables.TableExists(t); err != nil {
+	for _, t := range []nftables.Table{
+		table(nftables.IPv4, lan), table(nftables.IPv6, lan), {Family: nftables.IPv4, Name: formerTable}} {
+		if err := removeTable(t); err != nil {
 			return err
-		} else if found {
-			if err := change(func(b *nftables.Batch) { b.DeleteTable(t) }); err != nil {
-				return err
-			}
 		}
 	}
 	return shared.Leave(lan, isShared, func(left shared.Left) error {
@@ -187,11 +192,11 @@ func dropUnreadable(note string, reason error) error {
 	return err
 }
 
-// track makes the kernel track connections, and remembers the digest of the rule.
+// track makes the kernel track connections, and remembers the digest of the rules.
 func (l *Log) track() error {
-	err := track(l.cfg.NotePath(), l.cfg.Interface, l.cfg.Log)
+	err := track(l.cfg.NotePath(), l.cfg.Interface, l.cfg.families(), l.cfg.Log)
 	if err == nil {
-		_, l.rule, err = ruleDigest(l.cfg.Interface, 0)
+		_, l.rules, err = ruleDigest(l.cfg.Interface, l.cfg.families(), 0)
 	}
 	return err
 }
@@ -205,15 +210,15 @@ func (l *Log) keepTracking() {
 		}
 		return
 	}
-	generation, current, err := ruleDigest(l.cfg.Interface, l.ruleGeneration)
-	if err == nil && (generation == l.ruleGeneration || current == l.rule) {
+	generation, current, err := ruleDigest(l.cfg.Interface, l.cfg.families(), l.ruleGeneration)
+	if err == nil && (generation == l.ruleGeneration || current == l.rules) {
 		l.ruleGeneration = generation
 		return
 	}
 	if err == nil {
 		if err = l.track(); err == nil {
 			l.cfg.Log.Warn("others removed the flow log's rule or changed it, and it is there again; flows that began "+
-				"meanwhile may be missing", "table", table(l.cfg.Interface).Name)
+				"meanwhile may be missing", "table", table(nftables.IPv4, l.cfg.Interface).Name)
 			l.mu.Lock()
 			l.stats.Restored++
 			l.mu.Unlock()
@@ -224,28 +229,57 @@ func (l *Log) keepTracking() {
 	}
 }
 
-// ruleDigest returns the digest of the rules in a LAN's table, and the generation of the whole ruleset. It leaves the
+// digests has the digest of a LAN's rule of each family.
+type digests [2][32]byte
+
+// ruleDigest returns the digests of the rules in a LAN's tables, and the generation of the whole ruleset. It leaves the
 // digest out when the generation is the known one.
-func ruleDigest(lan string, known uint32) (generation uint32, sum [32]byte, err error) {
+func ruleDigest(lan string, families []nftables.Family, known uint32) (generation uint32, sums digests, err error) {
 	conn, err := nftables.Dial()
 	if err != nil {
-		return 0, sum, err
+		return 0, sums, err
 	}
 	defer conn.Close()
-	if generation, err = conn.Generation(); err == nil && generation != known {
-		sum, err = conn.Digest(table(lan))
+	if generation, err = conn.Generation(); err != nil || generation == known {
+		return generation, sums, err
 	}
-	return generation, sum, err
+	for i, family := range families {
+		if sums[i], err = conn.Digest(table(family, lan)); err != nil {
+			return generation, sums, err
+		}
+	}
+	return generation, sums, nil
 }
 
-func addTable(lan string) error {
-	t := table(lan)
+// setTables adds a LAN's tables of these families, and removes one of a former daemon.
+func setTables(lan string, families []nftables.Family) error {
+	for _, family := range []nftables.Family{nftables.IPv4, nftables.IPv6} {
+		set := removeTable
+		if slices.Contains(families, family) {
+			set = addTable
+		}
+		if err := set(table(family, lan)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addTable(t nftables.Table) error {
 	return change(func(b *nftables.Batch) {
 		b.DeleteTable(t)
 		b.AddTable(t)
 		b.AddChain(t, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: 0})
 		b.AddRule(t, "forward", nftables.State(0))
 	})
+}
+
+// removeTable removes a table. It is no error if there is none.
+func removeTable(t nftables.Table) error {
+	if found, err := nftables.TableExists(t); err != nil || !found {
+		return err
+	}
+	return change(func(b *nftables.Batch) { b.DeleteTable(t) })
 }
 
 func change(fill func(*nftables.Batch)) error {

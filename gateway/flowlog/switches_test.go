@@ -8,8 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
+
+// both are the families of a LAN whose clients have IPv6.
+var both = []nftables.Family{nftables.IPv4, nftables.IPv6}
 
 // TestNoteThatCannotBeRead: Undo and the next log name the settings that they cannot restore; for a torn note only
 // once.
@@ -44,7 +48,7 @@ func TestNoteThatCannotBeRead(t *testing.T) {
 	var logs logtest.Log
 	must(t, os.WriteFile(note, []byte(`{"x`), 0o600))
 	run(t, "sysctl -qw net.netfilter.nf_conntrack_acct=1")
-	must(t, track(note, "lan0", logs.Logger()))
+	must(t, track(note, "lan0", both, logs.Logger()))
 	if !strings.Contains(logs.String(), "net.netfilter.nf_conntrack_acct=0") {
 		t.Errorf("the log says %q", logs.String())
 	}
@@ -61,7 +65,7 @@ func TestLogsOfSeveralLANs(t *testing.T) {
 		"net.netfilter.nf_conntrack_events"
 	before, dir := run(t, settings), t.TempDir()
 	note := func(lan string) string { return filepath.Join(dir, lan) }
-	begin := func(lan string) { must(t, track(note(lan), lan, slog.New(slog.DiscardHandler))) }
+	begin := func(lan string) { must(t, track(note(lan), lan, both, slog.New(slog.DiscardHandler))) }
 	end := func(lan string) { must(t, Undo(note(lan), lan)) }
 	is := func(when, want string, lans ...string) {
 		t.Helper()
@@ -70,18 +74,21 @@ func TestLogsOfSeveralLANs(t *testing.T) {
 		}
 		rules := run(t, "nft list ruleset")
 		for _, lan := range []string{"lan0", "lan1"} {
-			if got, want := strings.Contains(rules, "gatewayd-flows-"+lan), slices.Contains(lans, lan); got != want {
-				t.Errorf("%s there is a rule of %s: %v, want %v", when, lan, got, want)
+			for _, family := range []string{"ip", "ip6"} {
+				got, want := strings.Contains(rules, "table "+family+" gatewayd-flows-"+lan), slices.Contains(lans, lan)
+				if got != want {
+					t.Errorf("%s there is a rule of %s for %s: %v, want %v", when, lan, family, got, want)
+				}
 			}
 		}
 	}
 	const on = "1\n1\n1"
 	begin("lan0")
 	begin("lan1")
-	_, of0, err := ruleDigest("lan0", 0)
+	_, of0, err := ruleDigest("lan0", both, 0)
 	must(t, err)
 	begin("lan1")
-	if _, now, err := ruleDigest("lan0", 0); err != nil || now != of0 {
+	if _, now, err := ruleDigest("lan0", both, 0); err != nil || now != of0 {
 		t.Errorf("another log has changed the rule of lan0: %v", err)
 	}
 	is("of both", on, "lan0", "lan1")

@@ -316,6 +316,9 @@ func (d *Datapath) Forget(ways []datapath.Tracked) error {
 	}
 	const fromLAN, fromWAN = 1, 2 // enum side
 	for _, w := range ways {
+		if !w.From.Addr().Is4() { // no flows of IPv6 are cached
+			continue
+		}
 		for _, side := range []uint16{fromLAN, fromWAN} {
 			k := gatewayFlowKey{
 				Saddr: networkOrder(w.From.Addr()), Daddr: networkOrder(w.To.Addr()), Sport: networkPort(w.From.Port()),

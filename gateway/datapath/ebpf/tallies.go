@@ -90,9 +90,9 @@ func (d *Datapath) setTally(index uint32, t gatewayTally) error {
 	return err
 }
 
-// tallyKey is a connection's; false: such connections are not tallied.
+// tallyKey is a connection's; false: such connections are not tallied, because none of their packets is cached.
 func tallyKey(c datapath.Tracked) (k gatewayTallyKey, ok bool) {
-	if c.Start.IsZero() || c.Protocol != unix.IPPROTO_TCP && c.Protocol != unix.IPPROTO_UDP {
+	if !c.From.Addr().Is4() || c.Start.IsZero() || c.Protocol != unix.IPPROTO_TCP && c.Protocol != unix.IPPROTO_UDP {
 		return k, false
 	}
 	return gatewayTallyKey{

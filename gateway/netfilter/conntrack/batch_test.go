@@ -169,7 +169,7 @@ func BenchmarkEnd(b *testing.B) {
 				none := func(netip.Addr) bool { return false }
 				before := cpu(b)
 				for b.Loop() {
-					questions := [][]byte{nil}
+					questions := [][]byte{header(unix.AF_UNSPEC)}
 					if of > 0 {
 						questions = nil
 					}

@@ -26,19 +26,33 @@ const (
 	id, zone, timestamp, filter, seen = 12, 18, 20, 25, 27
 
 	tupleIP, tupleProto = 1, 2
-	ipSource, ipDest    = 1, 2
+	ipSource, ipDest    = 1, 2 // of IPv4
+	ipSource6, ipDest6  = 3, 4
 
 	protoNumber, protoSource, protoDest = 1, 2, 3
 	protoICMPID, protoICMPType          = 4, 5
 	protoICMPCode                       = 6
+	protoICMP6ID, protoICMP6Type        = 7, 8
+	protoICMP6Code                      = 9
 
 	counterPackets, counterBytes = 1, 2
 
 	timestampStart, timestampStop = 1, 2
 )
 
-// header is struct nfgenmsg of a question about IPv4.
-var header = []byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}
+// headerBytes is the length of struct nfgenmsg.
+const headerBytes = 4
+
+// header returns struct nfgenmsg of a question about a family of addresses; unix.AF_UNSPEC: about both.
+func header(family uint8) []byte { return []byte{family, unix.NFNETLINK_V0, 0, 0} }
+
+// familyOf returns an address's family.
+func familyOf(a netip.Addr) uint8 {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
 
 // Tuple is one direction of a connection: packets as they come in. In ICMP both ports are the identifier; they are 0
 // where the protocol has none.
@@ -63,17 +77,18 @@ type Connection struct {
 }
 
 var (
-	errNone = errors.New("no IPv4 connection")
+	errNone = errors.New("no connection of IPv4 or IPv6")
 	errCut  = errors.New("a message about a connection is cut short")
 )
 
-// Read reads an entry from a message's data: struct nfgenmsg and attributes. It fails for other than IPv4.
+// Read reads an entry from a message's data: struct nfgenmsg and attributes. It fails for other than IPv4
+// and IPv6.
 func Read(data []byte) (c Connection, err error) {
-	if len(data) < len(header) || data[0] != unix.AF_INET {
+	if len(data) < headerBytes || data[0] != unix.AF_INET && data[0] != unix.AF_INET6 {
 		return c, errNone
 	}
 	c.message = data
-	whole := attributes(data[len(header):], func(kind uint16, v []byte) bool {
+	whole := attributes(data[headerBytes:], func(kind uint16, v []byte) bool {
 		switch kind {
 		case tupleOrig:
 			return c.Orig.read(v)
@@ -133,7 +148,9 @@ func parseTime(v []byte) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-func (t *Tuple) valid() bool { return t.From.Addr().Is4() && t.To.Addr().Is4() }
+func (t *Tuple) valid() bool {
+	return t.From.Addr().IsValid() && t.To.Addr().IsValid() && t.From.Addr().Is4() == t.To.Addr().Is4()
+}
 
 // read takes a nested tuple.
 func (t *Tuple) read(nested []byte) bool {
@@ -144,9 +161,9 @@ func (t *Tuple) read(nested []byte) bool {
 		case tupleIP:
 			return attributes(v, func(kind uint16, v []byte) bool {
 				switch kind {
-				case ipSource:
+				case ipSource, ipSource6:
 					from, _ = netip.AddrFromSlice(v)
-				case ipDest:
+				case ipDest, ipDest6:
 					to, _ = netip.AddrFromSlice(v)
 				}
 				return true
@@ -160,11 +177,11 @@ func (t *Tuple) read(nested []byte) bool {
 					source = uint16(n)
 				case protoDest:
 					dest = uint16(n)
-				case protoICMPID:
+				case protoICMPID, protoICMP6ID:
 					source, dest = uint16(n), uint16(n)
-				case protoICMPType:
+				case protoICMPType, protoICMP6Type:
 					t.ICMPType = uint8(n)
-				case protoICMPCode:
+				case protoICMPCode, protoICMP6Code:
 					t.ICMPCode = uint8(n)
 				}
 				return true
@@ -203,7 +220,7 @@ func (c *Connection) readTimes(nested []byte) bool {
 // name returns the attributes by which the kernel finds the connection, and no other one of the same tuples.
 func (c *Connection) name() ([]byte, error) {
 	var all []netlink.Attribute
-	attributes(c.message[len(header):], func(kind uint16, v []byte) bool {
+	attributes(c.message[headerBytes:], func(kind uint16, v []byte) bool {
 		switch kind {
 		case tupleOrig:
 			all = append(all, netlink.Attribute{Type: kind | unix.NLA_F_NESTED, Data: v})

@@ -13,12 +13,12 @@ import (
 )
 
 // List calls each with the connections that there are in this network namespace.
-func List(each func(Connection)) error { return list(nil, each) }
+func List(each func(Connection)) error { return list(header(unix.AF_UNSPEC), each) }
 
-// list calls each with the connections that match a question; nil: all.
+// list calls each with the connections that match a question: struct nfgenmsg and attributes.
 func list(question []byte, each func(Connection)) error {
 	r := nl.NewNetlinkRequest(kindGet, unix.NLM_F_DUMP)
-	r.AddRawData(slices.Concat(header, question))
+	r.AddRawData(question)
 	err := r.ExecuteIter(unix.NETLINK_NETFILTER, kindNew, func(m []byte) bool {
 		if c, err := Read(m); err == nil {
 			each(c)
@@ -37,8 +37,9 @@ func FindByReply(reply Tuple) (c Connection, ok bool, err error) {
 	question := encode(func(e *netlink.AttributeEncoder) {
 		nested(e, tupleReply, func(t *netlink.AttributeEncoder) {
 			nested(t, tupleIP, func(ip *netlink.AttributeEncoder) {
-				ip.Bytes(ipSource, reply.From.Addr().AsSlice())
-				ip.Bytes(ipDest, reply.To.Addr().AsSlice())
+				source, dest := addressKinds(reply.From.Addr())
+				ip.Bytes(source, reply.From.Addr().AsSlice())
+				ip.Bytes(dest, reply.To.Addr().AsSlice())
 			})
 			nested(t, tupleProto, func(p *netlink.AttributeEncoder) {
 				p.Uint8(protoNumber, reply.Protocol)
@@ -50,7 +51,7 @@ func FindByReply(reply Tuple) (c Connection, ok bool, err error) {
 	// The answer is marked as one of several parts, of which there is no end but the acknowledgement. nl stops there,
 	// while mdlayher's netlink waits for ever.
 	r := nl.NewNetlinkRequest(kindGet, unix.NLM_F_ACK)
-	r.AddRawData(slices.Concat(header, question))
+	r.AddRawData(slices.Concat(header(familyOf(reply.From.Addr())), question))
 	answers, err := r.Execute(unix.NETLINK_NETFILTER, kindNew)
 	if errors.Is(err, unix.ENOENT) || err == nil && len(answers) == 0 {
 		return c, false, nil
@@ -68,9 +69,10 @@ func FindByReply(reply Tuple) (c Connection, ok bool, err error) {
 // all.
 func queryFrom(a netip.Addr, side uint16) []byte {
 	const source = 1 << 0 // CTA_FILTER_F_CTA_IP_SRC
-	return encode(func(e *netlink.AttributeEncoder) {
+	kind, _ := addressKinds(a)
+	return append(header(familyOf(a)), encode(func(e *netlink.AttributeEncoder) {
 		nested(e, side, func(t *netlink.AttributeEncoder) {
-			nested(t, tupleIP, func(ip *netlink.AttributeEncoder) { ip.Bytes(ipSource, a.AsSlice()) })
+			nested(t, tupleIP, func(ip *netlink.AttributeEncoder) { ip.Bytes(kind, a.AsSlice()) })
 		})
 		nested(e, filter, func(f *netlink.AttributeEncoder) {
 			f.ByteOrder = binary.NativeEndian
@@ -79,7 +81,15 @@ func queryFrom(a netip.Addr, side uint16) []byte {
 				f.Uint32(direction, flags)
 			}
 		})
-	})
+	})...)
+}
+
+// addressKinds returns the kinds of the attributes that have addresses of a's family.
+func addressKinds(a netip.Addr) (source, dest uint16) {
+	if a.Is4() {
+		return ipSource, ipDest
+	}
+	return ipSource6, ipDest6
 }
 
 // remove has the kernel forget a connection. One that has ended meanwhile is left alone, though another of the same
@@ -88,7 +98,7 @@ func (c *Connection) remove() error {
 	name, err := c.name()
 	if err == nil {
 		r := nl.NewNetlinkRequest(kindDelete, unix.NLM_F_ACK)
-		r.AddRawData(slices.Concat(header, name))
+		r.AddRawData(slices.Concat(header(c.message[0]), name))
 		_, err = r.Execute(unix.NETLINK_NETFILTER, 0)
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // count is how many entries this network namespace has. A kernel that tracks no connections has none.
@@ -29,8 +31,9 @@ const pause = time.Second
 // Ender ends connections. Its methods may be called from several goroutines: addresses are gathered during a
 // dump of the kernel's table, and between two dumps, so that the next dump serves all of them.
 type Ender struct {
-	// Gateway is the gateway's address in the LAN. Connections with it go on: the portal answers a client that logs out.
-	Gateway netip.Addr
+	// Gateway and Gateway6 are the gateway's addresses in the LAN; zero: it has none of that family. Connections with
+	// them go on: the portal answers a client that logs out.
+	Gateway, Gateway6 netip.Addr
 	// Forget is called with connections that have ended, for a cache of their ways; nil: there is none.
 	Forget func([]Connection) error
 	// Failed is called with errors: connections of some addresses may go on. nil: nobody is.
@@ -154,7 +157,7 @@ func (e *Ender) endMatching(addrs *addresses) error {
 	case n == 0 || addrs.empty():
 		return nil
 	case !addrs.oneByOne(n):
-		return e.endWhere(addrs.contain, nil)
+		return e.endWhere(addrs.contain, header(unix.AF_UNSPEC))
 	}
 	var errs []error
 	for a := range addrs.hosts {
@@ -169,7 +172,7 @@ func (e *Ender) EndWhere(gone func(netip.Addr) bool) error {
 	if entries() == 0 {
 		return nil
 	}
-	return e.endWhere(gone, nil)
+	return e.endWhere(gone, header(unix.AF_UNSPEC))
 }
 
 // endWhere ends connections of addresses that are gone, among those that the kernel lists as answers to questions.
@@ -202,8 +205,10 @@ func entries() int {
 // mustEnd reports whether a connection is from or to an address that is gone, and not with the gateway itself.
 func (e *Ender) mustEnd(c Connection, gone func(netip.Addr) bool) bool {
 	near, far := c.Orig.From.Addr(), c.Reply.From.Addr()
-	return near != e.Gateway && far != e.Gateway && (gone(near) || gone(far))
+	return !e.isGateway(near) && !e.isGateway(far) && (gone(near) || gone(far))
 }
+
+func (e *Ender) isGateway(a netip.Addr) bool { return a == e.Gateway || a == e.Gateway6 }
 
 // remove has the kernel forget connections.
 func (e *Ender) remove(all []Connection) error {

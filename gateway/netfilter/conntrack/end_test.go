@@ -19,6 +19,7 @@ table ip t {
   chain out { type nat hook output priority -100; ip daddr 127.8.0.1 dnat to 127.1.0.4; }
   chain post { type nat hook postrouting priority 100; ip saddr 127.1.0.2 ip daddr 127.2.0.1 snat to 127.8.0.2; }
 }
+table ip6 t { chain out { type filter hook output priority 0; ct state new counter; }; }
 EOF`)
 }
 
@@ -54,7 +55,7 @@ func connect(t *testing.T) {
 func connections(t *testing.T) (of [41]int) {
 	t.Helper()
 	e := Ender{Gateway: gateway}
-	must(t, list(nil, func(c Connection) {
+	must(t, List(func(c Connection) {
 		for i := range byte(40) {
 			if e.mustEnd(c, func(a netip.Addr) bool { return a == client(i+1) }) {
 				of[i+1]++

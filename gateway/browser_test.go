@@ -98,18 +98,16 @@ func (p *person) expectPage(t *testing.T, page string, texts ...string) {
 	must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", p.name, p.screenshots, page)), picture, 0o644))
 }
 
-// TestBrowserLogin: a phone and then a laptop lease an address, are redirected, mistype the password, log in at
-// RADIUS, read, and log out.
-func TestBrowserLogin(t *testing.T) {
-	network(t)
-	dir := t.TempDir()
-	secret := startOutside(t)
+// milano is the configuration of a café with a RADIUS server, and further keys after those of [lan].
+func milano(t *testing.T, dir, secret, keys string) *config.Config {
+	t.Helper()
 	cfg, err := config.Parse(filepath.Join(dir, "gatewayd.toml"), fmt.Appendf(nil, `
 state_dir = "%[1]s/state"
 run_dir = "%[1]s"
 [lan]
 interface = "lan0"
 address = "10.1.0.1/24"
+%[4]s
 [wan]
 interface = "wan0"
 [dns]
@@ -125,35 +123,51 @@ address = "%[2]s:1812"
 secret = "%[3]s"
 [datapath]
 pin_dir = "/sys/fs/bpf/test"
-`, dir, outside, secret))
+`, dir, outside, secret, keys))
 	must(t, err)
+	return cfg
+}
+
+// resolveAt has a resolver answer the client's programs.
+func resolveAt(t *testing.T, resolver string) {
+	t.Helper()
+	conf := filepath.Join(t.TempDir(), "resolv.conf")
+	must(t, os.WriteFile(conf, []byte("nameserver "+resolver+"\n"), 0o644))
+	sh(t, "mount --bind "+conf+" /etc/resolv.conf") // seen by the tests' own mount namespace alone
+	t.Cleanup(func() { sh(t, "umount /etc/resolv.conf") })
+}
+
+// TestBrowserLogin: a phone and then a laptop lease an address, are redirected, mistype the password, log in at
+// RADIUS, read, and log out.
+func TestBrowserLogin(t *testing.T) {
+	network(t)
+	dir := t.TempDir()
+	secret := startOutside(t)
+	cfg := milano(t, dir, secret, "")
 	t.Cleanup(func() { must(t, Detach(cfg, false)) }) // once it has ended
 	d := serve(t, cfg)
 	addr := lease(t)
 	// The client's resolver is the gateway, as its lease says.
-	resolv := filepath.Join(dir, "resolv.conf")
-	must(t, os.WriteFile(resolv, []byte("nameserver 10.1.0.1\n"), 0o644))
-	sh(t, "mount --bind "+resolv+" /etc/resolv.conf") // seen by the tests' own mount namespace alone
-	t.Cleanup(func() { sh(t, "umount /etc/resolv.conf") })
+	resolveAt(t, "10.1.0.1")
 	for _, screen := range []struct {
 		name          string
 		width, height int64
 	}{{"phone", 390, 844}, {"laptop", 1280, 800}} {
 		t.Run(screen.name, func(t *testing.T) {
-			visitAsPerson(t, d, newPerson(t, screen.name, screen.width, screen.height), addr)
+			visitAsPerson(t, d, newPerson(t, screen.name, screen.width, screen.height), home, addr)
 		})
 	}
 }
 
 // visitAsPerson is one person's stay. Long: the steps of one run, each of which needs the state that the one before
 // left.
-func visitAsPerson(t *testing.T, d daemon, p *person, addr string) {
-	checkSheets(t, "before", false)
+func visitAsPerson(t *testing.T, d daemon, p *person, portal, addr string) {
+	checkSheets(t, portal, "before", false)
 	if _, err := chromedp.RunResponse(p.ctx, chromedp.Navigate(secure)); err == nil ||
 		!strings.Contains(err.Error(), "ERR_CONNECTION_REFUSED") {
 		t.Errorf("asked for %s: %v", secure, err) // a browser that waits for it shows no portal meanwhile
 	}
-	const login = "http://10.1.0.1:8080/login?url=http%3A%2F%2Fsome.site%2Fpath"
+	login := portal + "/login?url=http%3A%2F%2Fsome.site%2Fpath"
 	if address := p.navigate(t, chromedp.Navigate(wanted)); address != login {
 		t.Fatalf("asked for %s, and came to %s", wanted, address)
 	}
@@ -164,36 +178,36 @@ func visitAsPerson(t *testing.T, d daemon, p *person, addr string) {
 	if got := d.client(t).State; got == session.Authenticated {
 		t.Fatal("a wrong password lets the client in")
 	}
-	checkSheets(t, "after a wrong password", false)
+	checkSheets(t, portal, "after a wrong password", false)
 
 	address := p.navigate(t, chromedp.SendKeys("#password", "correct horse\r"))
-	if !strings.HasPrefix(address, "http://10.1.0.1:8080/status") {
+	if !strings.HasPrefix(address, portal+"/status") {
 		t.Fatalf("logged in, and came to %s", address)
 	}
 	p.expectPage(t, "logged-in", "alice", "some.site")
 	if s := d.client(t); s.State != session.Authenticated || s.User != "alice" || s.Addr.String() != addr {
 		t.Errorf("the session is %+v", s)
 	}
-	checkSheets(t, "logged in", true)
+	checkSheets(t, portal, "logged in", true)
 
 	if address := p.navigate(t, chromedp.Click("a.button")); address != wanted {
 		t.Fatalf("went on to %s", address)
 	}
 	p.expectPage(t, "site", "The news on some.site")
 
-	p.navigate(t, chromedp.Navigate("http://10.1.0.1:8080/status"))
+	p.navigate(t, chromedp.Navigate(portal+"/status"))
 	p.expectPage(t, "status", "alice", `(?i)received\s+[0-9.]+ kB`, `(?i)sent\s+[0-9.]+ k?B`,
 		`(?i)(online|connected|time)[^\n]*\s+\d`)
 
 	if address := p.navigate(t, chromedp.Click("form > button")); !strings.HasPrefix(
-		address, "http://10.1.0.1:8080/login") {
+		address, portal+"/login") {
 		t.Fatalf("logged out, and came to %s", address)
 	}
 	p.expectPage(t, "logged-out", "(?i)signed out|logged out|offline")
 	if got := d.client(t).State; got == session.Authenticated {
 		t.Error("the session goes on after the log-out")
 	}
-	checkSheets(t, "logged out", false)
+	checkSheets(t, portal, "logged out", false)
 	if address := p.navigate(t, chromedp.Navigate(wanted)); address != login {
 		t.Errorf("out again, asked for %s, and came to %s", wanted, address)
 	}

@@ -44,8 +44,9 @@ func listen6(path datapath.IPv6) (*heard6, error) {
 	return &heard6{source: source, neighbours: newFrames(), routers: newFrames(), servers: newFrames()}, nil
 }
 
-// run hands frames on until ctx ends. used is told of packets from addresses that no client has.
-func (h *heard6) run(ctx context.Context, used func(bindings.Anchor, netip.Addr)) error {
+// run hands frames on until ctx ends. used is told of packets from addresses that no client has, sent of these and of
+// solicitations by which a device looks for whom it is about to send to.
+func (h *heard6) run(ctx context.Context, used, sent func(bindings.Anchor, netip.Addr)) error {
 	defer context.AfterFunc(ctx, func() { h.source.Close() })()
 	b := make([]byte, 2048)
 	for {
@@ -56,16 +57,17 @@ func (h *heard6) run(ctx context.Context, used func(bindings.Anchor, netip.Addr)
 		if err != nil {
 			return err
 		}
-		h.hand(b[:n], used)
+		h.hand(b[:n], used, sent)
 	}
 }
 
 // hand hands a frame to the parts that it concerns.
-func (h *heard6) hand(frame []byte, used func(bindings.Anchor, netip.Addr)) {
+func (h *heard6) hand(frame []byte, used, sent func(bindings.Anchor, netip.Addr)) {
 	if len(frame) < icmp6At {
 		return
 	}
 	next := frame[nextHeaderAt]
+	sender, source := bindings.Anchor{MAC: [6]byte(frame[senderAt:])}, netip.AddrFrom16([16]byte(frame[sourceAt:icmp6At]))
 	switch {
 	case next == icmp6 && len(frame) > icmp6At && frame[icmp6At] >= bindings.RouterSolicitation &&
 		frame[icmp6At] <= bindings.Redirect:
@@ -75,13 +77,17 @@ func (h *heard6) hand(frame []byte, used func(bindings.Anchor, netip.Addr)) {
 		if frame[icmp6At] <= bindings.RouterAdvertisement {
 			h.routers.put(frame)
 		}
+		if frame[icmp6At] == bindings.NeighborSolicitation && !source.IsUnspecified() {
+			sent(sender, source)
+		}
 	case next == udp && len(frame) >= icmp6At+4:
 		port := binary.BigEndian.Uint16(frame[icmp6At+2:])
 		if port == dhcp6Server || port == dhcp6Client {
 			h.servers.put(frame)
 		}
 	default:
-		used(bindings.Anchor{MAC: [6]byte(frame[senderAt:])}, netip.AddrFrom16([16]byte(frame[sourceAt:icmp6At])))
+		used(sender, source)
+		sent(sender, source)
 	}
 }
 

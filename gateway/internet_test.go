@@ -16,8 +16,17 @@ import (
 )
 
 // outside is the Internet behind the gateway, in the namespace "server": a RADIUS server, a DNS server that answers
-// 192.0.2.2 for every name, and the web there.
-const outside = "192.0.2.2"
+// 192.0.2.2 and outside6 for every name, and the web there.
+const (
+	outside  = "192.0.2.2"
+	outside6 = "2001:db8:9::2"
+)
+
+// The portal, for clients by IPv4 and by IPv6.
+const (
+	home  = "http://10.1.0.1:8080"
+	home6 = "http://[2001:db8:1::1]:8080"
+)
 
 // spawn runs a program in a namespace until the test ends.
 func spawn(t *testing.T, namespace string, argv ...string) {
@@ -50,11 +59,11 @@ func startOutside(t *testing.T) (secret string) {
 	spawn(t, "server", "freeradius", "-f", "-l", "stdout", "-d", dir)
 	spawn(t, "server", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--no-resolv",
 		"--no-hosts",
-		"--bind-interfaces", "--listen-address="+outside, "--address=/#/"+outside)
+		"--bind-interfaces", "--listen-address="+outside, "--address=/#/"+outside, "--address=/#/"+outside6)
 	eventually(t, "RADIUS, DNS and web", func() bool {
 		out, err := try(`ip netns exec server ss -Hltun`)
 		return err == nil && strings.Contains(out, outside+":1813") && strings.Contains(out, outside+":53") &&
-			strings.Contains(out, outside+":80")
+			strings.Contains(out, "*:80")
 	})
 	return conf.Secret
 }
@@ -64,7 +73,7 @@ func startOutside(t *testing.T) (secret string) {
 const internetEnv = "GATEWAY_TEST_INTERNET"
 
 func serveInternet() {
-	fmt.Fprintln(os.Stderr, "serving the web:", http.ListenAndServe(outside+":80", http.HandlerFunc(internet)))
+	fmt.Fprintln(os.Stderr, "serving the web:", http.ListenAndServe(":80", http.HandlerFunc(internet)))
 	os.Exit(1)
 }
 
@@ -96,8 +105,8 @@ var sheets = map[string]struct{ url, online string }{
 	"Windows": {"http://www.msftconnecttest.com/connecttest.txt", "200 Microsoft Connect Test"},
 }
 
-// checkSheets checks the results of the client's probes.
-func checkSheets(t *testing.T, phase string, online bool) {
+// checkSheets checks the results of the client's probes at a portal.
+func checkSheets(t *testing.T, portal, phase string, online bool) {
 	t.Helper()
 	for device, s := range sheets {
 		body := filepath.Join(t.TempDir(), "body")
@@ -110,11 +119,11 @@ func checkSheets(t *testing.T, phase string, online bool) {
 		switch {
 		case online && !strings.HasPrefix(got, s.online):
 			t.Errorf("%s, %s: %q, so the device thinks that it is captive", phase, device, got)
-		case !online && !strings.HasPrefix(code, "302 http://10.1.0.1:8080/login"):
+		case !online && !strings.HasPrefix(code, "302 "+portal+"/login"):
 			t.Errorf("%s, %s: %q %q, so no sign-in sheet opens", phase, device, code, text)
 		}
 	}
-	captive := sh(t, curl+`-H 'Accept: application/captive+json' http://10.1.0.1:8080/api/captive-portal`)
+	captive := sh(t, curl+`-g -H 'Accept: application/captive+json' `+portal+`/api/captive-portal`)
 	if want := regexp.MustCompile(fmt.Sprintf(`"captive":\s*%v`, !online)); !want.MatchString(captive) {
 		t.Errorf("%s, the captive portal API says %s", phase, captive)
 	}

@@ -29,7 +29,7 @@ type addresses6 struct {
 	mu    sync.Mutex
 	bound map[datapath.MAC][]netip.Addr // guarded by mu; those that no client has yet included
 
-	refused countedWarning // clients without IPv4 that there was no room for
+	entering newcomers6
 }
 
 // How long prefixes and the router are good for (RFC 4861, section 6.2.1).
@@ -66,7 +66,10 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 		return o, err
 	}
 	parts := []func(context.Context) error{g.bindings.Run, g.advertiser.Run,
-		func(ctx context.Context) error { return heard.run(ctx, g.used6) }}
+		func(ctx context.Context) error {
+			defer g.addresses6.entering.together.Wait()
+			return heard.run(ctx, g.bindings.Used, g.sent6)
+		}}
 	if g.cfg.DHCP6.Mode != config.Off {
 		if err := g.openDHCP6(heard, local); err != nil {
 			return o, err
@@ -148,6 +151,9 @@ func (g *gateway) advertisement() routeradv.Advertisement {
 		Managed:        g.cfg.DHCP6.Mode == config.Stateful, Other: g.cfg.DHCP6.Mode != config.Off,
 		Prefixes: g.advertisedPrefixes(),
 	}
+	if g.cfg.LAN.NAT64.IsValid() {
+		a.NAT64Prefix, a.NAT64PrefixExpiry = g.cfg.LAN.NAT64, routerLifetime
+	}
 	if g.dns != nil {
 		a.DNSServers, a.DNSLifetime = []netip.Addr{own.Addr()}, resolverTime
 	}
@@ -188,29 +194,6 @@ func (g *gateway) seen6(addr netip.Addr) time.Time {
 	return s.Seen
 }
 
-// used6 is told of a packet from an address that no client has. If that is bound to a device that has no client yet,
-// the device is one from now on.
-func (g *gateway) used6(anchor bindings.Anchor, addr netip.Addr) {
-	g.bindings.Used(anchor, addr)
-	a, key := &g.addresses6, session.Key{MAC: anchor.MAC, Addr: addr}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if addr.IsLinkLocalUnicast() || !slices.Contains(a.bound[key.MAC], addr) || len(g.table.Keys(key.MAC)) > 0 {
-		return
-	}
-	switch err := g.table.Enter(key); {
-	case errors.Is(err, session.ErrAddresses): // it has leased an IPv4 address meanwhile
-		return
-	case err != nil:
-		a.refused.warn(
-			g.log, "a client without IPv4 cannot be taken up, and cannot log in", "client", key.String(), "err", err)
-		return
-	}
-	for _, other := range a.bound[key.MAC] {
-		g.extend6(key, other)
-	}
-}
-
 // bound6 gives a client an IPv6 address that it has made itself.
 func (g *gateway) bound6(mac datapath.MAC, addr netip.Addr) {
 	a := &g.addresses6
@@ -240,9 +223,12 @@ func (g *gateway) gone6(mac datapath.MAC, addr netip.Addr) {
 	if !known || s.MAC != mac {
 		return
 	}
-	if err := g.table.Withdraw(s.Key, addr); err != nil && !errors.Is(err, session.ErrMoved) {
-		g.log.Error("an IPv6 address stays with a client that has left it", "client", s.Key.String(), "addr", addr,
-			"err", err)
+	g.withdraw6(s.Key, addr)
+}
+
+func (g *gateway) withdraw6(key session.Key, addr netip.Addr) {
+	if err := g.table.Withdraw(key, addr); err != nil && !errors.Is(err, session.ErrMoved) {
+		g.log.Error("an IPv6 address stays with a client that has left it", "client", key.String(), "addr", addr, "err", err)
 	}
 }
 

@@ -1,8 +1,12 @@
 package gateway
 
 import (
+	"bufio"
 	"errors"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -75,5 +79,55 @@ func TestClientWithoutIPv4(t *testing.T) {
 	}
 	if got := d.client(t).State; got != session.PreAuth {
 		t.Errorf("after logout it is %q", got)
+	}
+}
+
+// TestPhoneWithoutIPv4: a phone that can do without IPv4 gets no address by DHCP, makes its own IPv6 addresses, is
+// shown the notice, logs in at RADIUS, reads, and logs out.
+func TestPhoneWithoutIPv4(t *testing.T) {
+	network6(t)
+	dir := t.TempDir()
+	cfg := milano(t, dir, startOutside(t), `
+address6 = "2001:db8:1::1/64"
+nat64 = "64:ff9b::/96"
+[dhcp]
+ipv6_only = "30m"
+`)
+	t.Cleanup(func() { must(t, Detach(cfg, false)) })
+	d := serve(t, cfg)
+	awaitLinkLocal(t, "client", "c0")
+	told := sh(t, `ip netns exec client sh -c 'tcpdump -c 1 -vv -i c0 "icmp6[0] == 134" & rdisc6 -1 c0; wait'`)
+	if !strings.Contains(told, "0708 0064 ff9b 0000") { // RFC 8781: 1800 s, /96
+		t.Errorf("no NAT64 is advertised:\n%s", told)
+	}
+	doWithoutIPv4(t, dir)
+	addr := awaitAddrs6(t, 1)[0]
+	resolveAt(t, "2001:db8:1::1")
+	visitAsPerson(t, d, newPerson(t, "phone6", 390, 844), home6, addr.String())
+	if out := sh(t, "ip -n client -4 addr show dev c0"); out != "" {
+		t.Errorf("it has an IPv4 address: %s", out)
+	}
+}
+
+// doWithoutIPv4 has dhcpcd ask for an IPv4 address as phones do, until the gateway has told it to do without.
+func doWithoutIPv4(t *testing.T, dir string) {
+	t.Helper()
+	conf := filepath.Join(dir, "dhcpcd.conf")
+	must(t, os.WriteFile(conf, []byte("noipv6\nnohook resolv.conf\noption ipv6_only_preferred\n"), 0o644))
+	script := `for d in /run /var/lib/dhcpcd; do mkdir -p $0$d; mount --bind $0$d $d; done; exec dhcpcd -B -d -f "$@" c0`
+	cmd := exec.Command("ip", "netns", "exec", "client", "unshare", "--mount", "sh", "-ec", script, dir, conf)
+	out, err := cmd.StderrPipe()
+	must(t, err)
+	cmd.Stdout = cmd.Stderr
+	must(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	var said strings.Builder
+	for lines := bufio.NewScanner(out); ; said.WriteString(lines.Text() + "\n") {
+		if !lines.Scan() {
+			t.Fatalf("dhcpcd has not been told to do without IPv4:\n%s", said.String())
+		}
+		if strings.Contains(lines.Text(), "IPv6-Only Preferred received (1800 seconds)") {
+			return
+		}
 	}
 }

@@ -46,7 +46,7 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 	cfg, d := g.cfg, g.cfg.DHCP
 	out := dhcp.Config{
 		Interface: cfg.LAN.Interface, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
-		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
+		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU, IPv6Only: d.IPv6Only,
 		ShortLease: d.ShortLease, PerMAC: datapath.Senders, Settled: g.authenticated,
 		Path: filepath.Join(cfg.StateDir, "leases.db"),
 		Log:  g.log,

@@ -94,6 +94,13 @@ func ownAddress6(v any) (netip.Prefix, error) {
 	return p, nil
 }
 
+// nat64 reads the prefix of a NAT64 (RFC 6052, section 2.2).
+var nat64 = strict.AcceptText(`a prefix of a NAT64 such as "64:ff9b::/96"`, func(s string) (netip.Prefix, bool) {
+	p, err := netip.ParsePrefix(s)
+	ok := slices.Contains([]int{32, 40, 48, 56, 64, 96}, p.Bits())
+	return p, err == nil && ok && p.Addr().Is6() && !p.Addr().Is4In6() && p == p.Masked()
+})
+
 // network6 reads an IPv6 network, or one address.
 var network6 = strict.AcceptText(`an IPv6 network such as "2001:db8:7::/48"`, func(s string) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(s)
@@ -186,7 +193,8 @@ func (p *PPPoE) addPool(name string, v any) error {
 var ownOptions = map[uint8]string{
 	1: "lan.address", 3: "lan.address", 6: "dhcp.dns", 15: "dhcp.domain", 26: "dhcp.mtu", 28: "lan.address",
 	50: "the protocol", 51: "dhcp.lease", 52: "the protocol", 53: "the protocol", 54: "lan.address", 55: "the protocol",
-	57: "the protocol", 58: "dhcp.lease", 59: "dhcp.lease", 61: "the protocol", 82: "the protocol", 114: "the portal",
+	57: "the protocol", 58: "dhcp.lease", 59: "dhcp.lease", 61: "the protocol", 82: "the protocol",
+	108: "dhcp.ipv6_only", 114: "the portal",
 }
 
 // addOption reads an entry of dhcp.options: addresses, text, or bytes as "0x0a0b".

@@ -87,7 +87,7 @@ func (k *checker) refuseUnused(reason string, keys ...string) {
 func (k *checker) checkDHCP() {
 	if k.DHCP.Mode == External {
 		k.refuseUnused(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.preauth_lease", "dhcp.dns", "dhcp.domain",
-			"dhcp.mtu", "dhcp.static", "dhcp.options")
+			"dhcp.mtu", "dhcp.ipv6_only", "dhcp.static", "dhcp.options")
 		return
 	}
 	if k.DHCP.ShortLease > k.DHCP.Lease {

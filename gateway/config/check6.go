@@ -10,7 +10,7 @@ import (
 func (k *checker) checkIPv6() {
 	kind := datapath.TraitsOf(k.Datapath.Kind)
 	if !k.IsSet("lan.address6") {
-		k.refuseUnused("clients have no IPv6 without lan.address6", "lan.inbound6")
+		k.refuseUnused("clients have no IPv6 without lan.address6", "lan.inbound6", "lan.nat64", "dhcp.ipv6_only")
 		if k.WAN.Delegation {
 			k.report("wan.delegation", "needs lan.address6, the gateway's own address, such as \"fd00:0:0:1::1/64\"")
 		}

@@ -98,6 +98,7 @@ type LAN struct {
 	Address6  netip.Prefix // the same of IPv6, 2001:db8:1::1/64; zero: clients have no IPv6
 	// Inbound6 are networks outside whose hosts reach clients by IPv6 unasked.
 	Inbound6 []netip.Prefix
+	NAT64    netip.Prefix // by which clients without IPv4 reach IPv4 hosts, to be advertised; zero: none
 }
 
 // Network is the LAN's network.
@@ -134,6 +135,7 @@ type DHCP struct {
 	DNS        []netip.Addr     // resolvers in replies
 	Domain     string           // empty: none
 	MTU        int              // option 26; 0: not sent
+	IPv6Only   time.Duration    // option 108; 0: clients that can do without an IPv4 address get one
 	Options    map[uint8][]byte // further ones, raw
 }
 

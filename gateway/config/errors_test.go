@@ -55,6 +55,12 @@ var wrongKeys = []problem{
 		[]string{`x.toml:6: lan.address6: … "nfqueue" … ebpf`}},
 	{"inbound without IPv6", minimal + "lan.inbound6 = [\"::/0\"]\n",
 		[]string{`x.toml:6: lan.inbound6: has no effect … lan.address6`}},
+	{"without IPv4 and IPv6", minimal + "lan.nat64 = \"64:ff9b::/96\"\ndhcp.ipv6_only = \"30m\"\n",
+		[]string{
+			`x.toml:6: lan.nat64: has no effect … lan.address6`, `x.toml:7: dhcp.ipv6_only: has no effect … lan.address6`}},
+	{"NAT64", minimal + "lan.address6 = \"2001:db8::1/64\"\nlan.nat64 = \"64:ff9b::/80\"\ndhcp.ipv6_only = \"1m\"\n",
+		[]string{
+			`x.toml:7: lan.nat64: … NAT64 … "64:ff9b::/80"`, `x.toml:8: dhcp.ipv6_only: … 5m … "1m"`}},
 	{"DHCPv6 without IPv6", minimal + "dhcp6.mode = \"stateful\"\n",
 		[]string{`x.toml:6: dhcp6.mode: has no effect … lan.address6`}},
 	{"inbound from a host within a network",

@@ -28,6 +28,8 @@ var meanings = map[string]meaning{
 	"lan.inbound6": {unset: "nobody", text: "networks outside whose hosts reach clients by IPv6 unasked. What " +
 		"others send passes only while the client has lately sent a packet of the same connection (RFC 6092). " +
 		"`[\"::/0\"]`: everybody"},
+	"lan.nat64": {text: "prefix by which clients without IPv4 reach IPv4 hosts. They are told it (RFC 8781); the " +
+		"NAT64 is another machine's"},
 	"wan.interface": {unset: required, text: "interface that clients are forwarded to"},
 
 	"wan.delegation": {text: "`true`: the provider delegates an IPv6 prefix on `wan.interface` (DHCPv6-PD), and clients " +
@@ -39,9 +41,11 @@ var meanings = map[string]meaning{
 	"dhcp.lease": {text: "length of a lease"},
 	"dhcp.preauth_lease": {unset: "`dhcp.lease`", text: "the same for clients that are not logged in, at most " +
 		"`dhcp.lease`. The first renewal after the login, half-way at most, gets the long one"},
-	"dhcp.dns":     {unset: "the gateway", text: "resolvers in DHCP replies"},
-	"dhcp.domain":  {text: "domain in DHCP replies"},
-	"dhcp.mtu":     {text: "MTU in DHCP replies, bytes"},
+	"dhcp.dns":    {unset: "the gateway", text: "resolvers in DHCP replies"},
+	"dhcp.domain": {text: "domain in DHCP replies"},
+	"dhcp.mtu":    {text: "MTU in DHCP replies, bytes"},
+	"dhcp.ipv6_only": {unset: "they get one", text: "how long clients that can do without an IPv4 address, as phones " +
+		"can, get none (RFC 8925)"},
 	"dhcp.static":  {text: "table of MAC address = IPv4 address, which is reserved for that client"},
 	"dhcp.options": {text: "table of an option's number = its value"},
 

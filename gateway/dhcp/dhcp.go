@@ -59,14 +59,17 @@ type Config struct {
 	ShortLease time.Duration              // lease of clients that are not Settled; 0: Lease, at most that
 	Settled    func(MAC, netip.Addr) bool // needed with Brief; must not call the Server
 	// addresses a MAC may have at once with different client identifiers; default 4
-	AddressesPerMAC  int
-	PerMAC           budget.Rate  // requests of one MAC; default 16 at once and 2 a second
-	Routers          []netip.Addr // option 3; default Server
-	DNS              []netip.Addr // option 6; default Server
-	Domain           string       // option 15; empty: not sent
-	MTU              int          // option 26 in bytes; 0: not sent
-	CaptivePortalURL string       // option 114 (RFC 8910), sent asked or not; empty: not sent
-	// more options, sent on request; they replace the above but not 1, 51–59, 61, 82
+	AddressesPerMAC int
+	PerMAC          budget.Rate  // requests of one MAC; default 16 at once and 2 a second
+	Routers         []netip.Addr // option 3; default Server
+	DNS             []netip.Addr // option 6; default Server
+	Domain          string       // option 15; empty: not sent
+	MTU             int          // option 26 in bytes; 0: not sent
+	// IPv6Only is how long clients that ask for option 108 do without an IPv4 address (RFC 8925): they are offered none.
+	// At least 300 s; 0: they are offered one.
+	IPv6Only         time.Duration
+	CaptivePortalURL string // option 114 (RFC 8910), sent asked or not; empty: not sent
+	// more options, sent on request; they replace the above but not 1, 51–59, 61, 82, 108
 	Options []Option
 
 	// Present asks whether a client still answers for its address, which may take seconds. A RELEASE or DECLINE of a
@@ -159,6 +162,8 @@ func (c Config) check() error {
 			c.ShortLease, c.Lease)
 	case c.AddressesPerMAC < 0:
 		return fmt.Errorf("dhcp: %d addresses a MAC: must be 1 or more", c.AddressesPerMAC)
+	case c.IPv6Only != 0 && (c.IPv6Only < 300*time.Second || c.IPv6Only > 366*24*time.Hour):
+		return fmt.Errorf("dhcp: %s without IPv4 must be between 300 s and a year", c.IPv6Only)
 	case c.MTU != 0 && (c.MTU < 576 || c.MTU > 65535):
 		return fmt.Errorf("dhcp: MTU %d must be between 576 and 65535", c.MTU)
 	case len(c.Pools) == 0 && len(c.Static) == 0:
@@ -213,7 +218,8 @@ func (c Config) checkOptions() error {
 	for _, o := range c.Options {
 		if len(o.Data) == 0 || len(o.Data) > 255 || ownOption(o.Code) {
 			return fmt.Errorf(
-				"dhcp: option %d needs 1 to 255 bytes, and cannot be 0, 1, 50 to 59, 61, 82 or 255, which the server sets", o.Code)
+				"dhcp: option %d needs 1 to 255 bytes, and cannot be 0, 1, 50 to 59, 61, 82, 108 or 255, which the server sets",
+				o.Code)
 		}
 	}
 	return nil
@@ -223,7 +229,8 @@ func (c Config) checkOptions() error {
 func ownOption(code byte) bool {
 	return code == dhcpv4.OptionPad.Code() || code == dhcpv4.OptionEnd.Code() || code == dhcpv4.OptionSubnetMask.Code() ||
 		(code >= dhcpv4.OptionRequestedIPAddress.Code() && code <= dhcpv4.OptionRebindingTimeValue.Code()) ||
-		code == dhcpv4.OptionClientIdentifier.Code() || code == dhcpv4.OptionRelayAgentInformation.Code()
+		code == dhcpv4.OptionClientIdentifier.Code() || code == dhcpv4.OptionRelayAgentInformation.Code() ||
+		code == codeIPv6Only
 }
 
 // host reports whether addr can be a host's address in the subnet.

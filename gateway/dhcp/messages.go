@@ -20,6 +20,10 @@ const repeatWindow = 5 * time.Second
 // discover answers a DISCOVER with an OFFER (RFC 2131, 4.3.1). The server does not probe addresses: clients do, and
 // DECLINE.
 func (s *Server) discover(rq *request, now time.Time) []byte {
+	if s.cfg.IPv6Only != 0 && rq.wantsIPv6Only() { // RFC 8925, 3.3
+		s.stats.offers.Add(1)
+		return s.compose(reply{kind: dhcpv4.MessageTypeOffer, lease: s.cfg.Lease}, rq)
+	}
 	if !s.keepLease(rq, rq.requested) {
 		return nil
 	}

@@ -23,6 +23,7 @@ var (
 	codeRebinding = dhcpv4.OptionRebindingTimeValue.Code()
 	codeClientID  = dhcpv4.OptionClientIdentifier.Code()
 	codeAgent     = dhcpv4.OptionRelayAgentInformation.Code()
+	codeIPv6Only  = dhcpv4.OptionIPv6OnlyPreferred.Code() // 108
 )
 
 const (
@@ -49,6 +50,9 @@ func fixedOptions(cfg Config) map[byte][]byte {
 	}
 	if cfg.CaptivePortalURL != "" {
 		opts[codePortal] = []byte(cfg.CaptivePortalURL)
+	}
+	if cfg.IPv6Only != 0 {
+		opts[codeIPv6Only] = seconds(cfg.IPv6Only)
 	}
 	for _, o := range cfg.Options {
 		opts[o.Code] = o.Data
@@ -130,6 +134,9 @@ func (r reply) values(rq *request, fixed map[byte][]byte) (values map[byte][]byt
 		values, always = maps.Clone(fixed),
 			[]byte{codeAgent, codeLease, codeMask, codeRenewal, codeRebinding, codeClientID, codePortal}
 		delete(values, codeServer)
+		if !rq.wantsIPv6Only() { // who asks for nothing gets all else
+			delete(values, codeIPv6Only)
+		}
 	}
 	if r.lease > 0 {
 		values[codeLease] = seconds(r.lease)

@@ -101,6 +101,9 @@ func (rq *request) dropContradictions() {
 	}
 }
 
+// wantsIPv6Only reports whether a client can do without IPv4 where the network has it so (RFC 8925, 3.2).
+func (rq *request) wantsIPv6Only() bool { return slices.Contains(rq.optionCodes, codeIPv6Only) }
+
 // codes returns each option code once.
 func codes(list []byte) []byte {
 	var once []byte

@@ -66,9 +66,11 @@ func TestParseFrameRefuses(t *testing.T) {
 	}
 }
 
-// TestOptionsInTheOrderAskedFor checks RFC 2132, 9.8, and which options are left out.
+// TestOptionsInTheOrderAskedFor checks RFC 2132, 9.8, and which options are left out. Long: a
+// table.
 func TestOptionsInTheOrderAskedFor(t *testing.T) {
 	cfg := testConfig("-")
+	cfg.IPv6Only = 300 * time.Second
 	cfg.Options = []Option{
 		{42, []byte{10, 1, 0, 1}}, {43, bytes.Repeat([]byte{7}, 255)}, {67, bytes.Repeat([]byte{8}, 200)}}
 	cfg, err := cfg.withDefaults()
@@ -93,6 +95,8 @@ func TestOptionsInTheOrderAskedFor(t *testing.T) {
 			[]byte{53, 54, 1, 3, 6, 51, 114, 58, 59, 61}},
 		{"inform", request{client: id, optionCodes: []byte{51, 6}, replyBytes: 548}, reply{kind: dhcpv4.MessageTypeAck},
 			[]byte{53, 54, 6, 1, 114, 61}},
+		{"without IPv4", request{client: id, optionCodes: []byte{108, 6}, replyBytes: 1472},
+			reply{kind: dhcpv4.MessageTypeOffer, lease: time.Hour}, []byte{53, 54, 108, 6, 51, 1, 114, 58, 59, 61}},
 		{"refusal", request{client: id, optionCodes: []byte{1, 3}, replyBytes: 548},
 			reply{kind: dhcpv4.MessageTypeNak, reason: "no"},
 			[]byte{53, 54, 56, 61}},

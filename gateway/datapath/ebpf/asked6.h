@@ -16,7 +16,7 @@ struct asked6_key {
 #define PAIR6 256
 #define NEXT_FRAGMENT 44
 
-/* When a client last sent a packet of a connection, ns of CLOCK_MONOTONIC, to within NOTED_NS. A
+/* When a client last sent a packet of a connection, ns of CLOCK_MONOTONIC, to within two NOTED_NS. A
  * full map drops connections that were idle longest; the client's next packet enters them again.
  * Pinned, so that downloads go on under the daemon's successor. */
 struct {

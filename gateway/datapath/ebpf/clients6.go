@@ -22,6 +22,9 @@ import (
 // mostAddrs6 bounds the entries of the hash table, of some 100 bytes each. The table takes memory as it fills.
 const mostAddrs6 = 1 << 20
 
+// knownEntries is how many connections each CPU knows (KNOWN6 of known6.h).
+const knownEntries = 4096
+
 // addrs6 has the IPv6 addresses of the clients that have any, by slot.
 type addrs6 map[uint32][]netip.Addr
 
@@ -60,6 +63,12 @@ func (d *Datapath) splitAddrs(addrs []netip.Addr) (v4, v6 []netip.Addr, err erro
 func (d *Datapath) putEntries6(slot uint32, addrs []netip.Addr, entry gatewayClient) (blocked bool, err error) {
 	d.addrs6Lock.Lock()
 	defer d.addrs6Lock.Unlock()
+	changed := false
+	defer func() {
+		if changed {
+			err = errors.Join(err, d.set6(func(s *gatewaySettings6) { s.Changes++ }))
+		}
+	}()
 	entry.SlotOffset = slot
 	for _, addr := range addrs {
 		var before gatewayClient
@@ -70,6 +79,7 @@ func (d *Datapath) putEntries6(slot uint32, addrs []netip.Addr, entry gatewayCli
 			return blocked, fmt.Errorf("entering %s: %w", addr, err)
 		}
 		blocked = blocked || admits(before) && !admits(entry)
+		changed = changed || admits(before) && before != entry
 		if before.State != uint8(gatewayStateSTATE_NONE) && before.SlotOffset != slot {
 			d.addrs6.drop(before.SlotOffset, addr)
 		}
@@ -84,7 +94,7 @@ func (d *Datapath) putEntries6(slot uint32, addrs []netip.Addr, entry gatewayCli
 		}
 		d.addrs6.drop(slot, addr)
 		d.neighbours.Remove(addr)
-		blocked = true
+		blocked, changed = true, true
 	}
 	return blocked, nil
 }
@@ -176,6 +186,7 @@ func (d *Datapath) SetPrefixes6(prefixes []netip.Prefix) error {
 		return errPrefixes6
 	}
 	return d.set6(func(s *gatewaySettings6) {
+		s.Changes++
 		clear(s.Prefixes[:])
 		for i, p := range prefixes {
 			bits := min(p.Bits(), 64)

@@ -194,6 +194,21 @@ type gatewayHop6 struct {
 	Smac       [6]uint8
 }
 
+type gatewayKnown6 struct {
+	_          structs.HostLayout
+	Key        gatewayAsked6Key
+	UpUntil    uint64
+	DownUntil  uint64
+	Client     gatewayClient
+	Changes    uint32
+	Generation uint32
+	Ifindex    uint32
+	Mtu        uint32
+	Dmac       [6]uint8
+	Smac       [6]uint8
+	Pad        uint32
+}
+
 type gatewayLimits struct {
 	_             structs.HostLayout
 	UpPsPerByte   uint64
@@ -312,8 +327,8 @@ type gatewaySettings6 struct {
 		Bits uint64
 		Mask uint64
 	}
-	On  uint32
-	Pad uint32
+	On      uint32
+	Changes uint32
 }
 
 type gatewayShaping struct {
@@ -399,6 +414,7 @@ const (
 	gatewayMapHops             = "hops"
 	gatewayMapHops6            = "hops6"
 	gatewayMapInbound6         = "inbound6"
+	gatewayMapKnown6           = "known6"
 	gatewayMapNetworks         = "networks"
 	gatewayMapNewSenders       = "new_senders"
 	gatewayMapNewcomers        = "newcomers"
@@ -515,6 +531,7 @@ type gatewayMapSpecs struct {
 	Hops             *ebpf.MapSpec `ebpf:"hops"`
 	Hops6            *ebpf.MapSpec `ebpf:"hops6"`
 	Inbound6         *ebpf.MapSpec `ebpf:"inbound6"`
+	Known6           *ebpf.MapSpec `ebpf:"known6"`
 	Networks         *ebpf.MapSpec `ebpf:"networks"`
 	NewSenders       *ebpf.MapSpec `ebpf:"new_senders"`
 	Newcomers        *ebpf.MapSpec `ebpf:"newcomers"`
@@ -597,6 +614,7 @@ type gatewayMaps struct {
 	Hops             *ebpf.Map `ebpf:"hops"`
 	Hops6            *ebpf.Map `ebpf:"hops6"`
 	Inbound6         *ebpf.Map `ebpf:"inbound6"`
+	Known6           *ebpf.Map `ebpf:"known6"`
 	Networks         *ebpf.Map `ebpf:"networks"`
 	NewSenders       *ebpf.Map `ebpf:"new_senders"`
 	Newcomers        *ebpf.Map `ebpf:"newcomers"`
@@ -637,6 +655,7 @@ func (m *gatewayMaps) Close() error {
 		m.Hops,
 		m.Hops6,
 		m.Inbound6,
+		m.Known6,
 		m.Networks,
 		m.NewSenders,
 		m.Newcomers,

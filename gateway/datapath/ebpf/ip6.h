@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "asked6.h"
+#include "known6.h"
 #include "preauth6.h"
 
 /* hear6 has the daemon hear a frame, or its beginning. It returns 0 where it does not. */
@@ -82,10 +82,34 @@ static __always_inline int across6(struct __sk_buff *skb, const struct ipv6hdr *
 	return TC_ACT_UNSPEC;
 }
 
-/* forward_up6 forwards an admitted client's packet. */
-static __always_inline int forward_up6(struct __sk_buff *skb, struct ethhdr *eth, struct ipv6hdr *ip,
-	const struct client *c, const struct settings6 *s, const void *end)
+/* forward_known_up6 forwards a packet whose connection is known; NOT_KNOWN6: it is not. */
+static __always_inline int forward_known_up6(struct __sk_buff *skb, struct ethhdr *eth,
+	struct ipv6hdr *ip, __u32 session, const struct settings6 *s, const void *end)
 {
+	const struct known6 *k = known6_at(ip, end, 1);
+	const struct settings *common;
+	__u64 now = clock_ns();
+	__u32 zero = 0;
+
+	if (!k || !is_known6(k, s, ip, end, 1) || now >= k->up_until || expired(&k->client, now) ||
+		now >= s->redirect_until || mac_at(k->client.mac) != mac_at(eth->h_source) ||
+		k->client.session != session || skb->pkt_type != PACKET_HOST || !may_bypass_stack6(skb, ip, k->mtu, end))
+		return NOT_KNOWN6;
+	common = bpf_map_lookup_elem(&gateway_settings, &zero);
+	if (!common || k->generation != common->generation)
+		return NOT_KNOWN6;
+	if (unlikely(!within_limits(skb, 0, &k->client, on_wire6(skb, ip, end), 1, now)))
+		return TC_ACT_SHOT;
+	return readdress6(skb, eth, ip, k->dmac, k->smac, k->ifindex);
+}
+
+/* forward_up6 forwards an admitted client's packet. changes is settings6.changes before the client's
+ * entry was read. */
+static __always_inline int forward_up6(struct __sk_buff *skb, struct ethhdr *eth, struct ipv6hdr *ip,
+	const struct client *c, const struct settings6 *s, const void *end, __u32 changes)
+{
+	struct known6 *k;
+
 	__u32 zero = 0;
 	struct addr6 dst = addr6_at(&ip->daddr);
 	const struct settings *common = bpf_map_lookup_elem(&gateway_settings, &zero);
@@ -108,6 +132,9 @@ static __always_inline int forward_up6(struct __sk_buff *skb, struct ethhdr *eth
 	note_asked6(skb);
 	if (way == WAY6_STACK || now >= s->redirect_until || !may_bypass_stack6(skb, ip, h->mtu, end))
 		return pass(skb, REASON_STACK);
+	k = know6(s, changes, c, ip, end, 1);
+	if (k)
+		know_up6(k, h);
 	return readdress6(skb, eth, ip, h->dmac, h->smac, h->ifindex);
 }
 
@@ -154,8 +181,9 @@ __noinline int ip6_in(struct __sk_buff *skb, __u32 session)
 	struct ipv6hdr *ip;
 	struct addr6 src;
 	struct ports p;
+	__u32 changes;
 	void *end;
-	int known;
+	int known, verdict;
 
 	if (!s || !s->on)
 		return drop(skb, REASON_IPV6);
@@ -167,6 +195,10 @@ __noinline int ip6_in(struct __sk_buff *skb, __u32 session)
 		return drop(skb, REASON_MALFORMED);
 	if (unlikely(skb->pkt_type == PACKET_OTHERHOST))
 		return TC_ACT_SHOT;
+	verdict = forward_known_up6(skb, eth, ip, session, s, end);
+	if (likely(verdict != NOT_KNOWN6))
+		return verdict;
+	changes = *(volatile const __u32 *)&s->changes;
 	src = addr6_at(&ip->saddr);
 	c = bpf_map_lookup_elem(&clients6, &src);
 	known = c && mac_at(c->mac) == mac_at(eth->h_source) && c->session == session;
@@ -186,7 +218,7 @@ __noinline int ip6_in(struct __sk_buff *skb, __u32 session)
 	/* The stack does not forward frames sent to a group's address. */
 	if (unlikely(is_multicast6(&ip->daddr) || skb->pkt_type != PACKET_HOST))
 		return pass(skb, REASON_LOCAL);
-	return forward_up6(skb, eth, ip, c, s, end);
+	return forward_up6(skb, eth, ip, c, s, end, changes);
 }
 
 /* from_client6 handles a packet from a client. */
@@ -215,29 +247,37 @@ static __always_inline int nobodys6(struct __sk_buff *skb, const struct ipv6hdr 
 	return drop(skb, REASON_NOT_LEASED);
 }
 
-/* ip6_down handles a packet from the WAN. */
-__noinline int ip6_down(struct __sk_buff *skb)
+/* to_known6 forwards a packet to a client whose connection is known; NOT_KNOWN6: it is not. */
+static __always_inline int to_known6(struct __sk_buff *skb, struct ethhdr *eth, struct ipv6hdr *ip,
+	const struct settings6 *s, __u32 mtu, const void *end)
 {
-	__u32 zero = 0;
-	const struct settings6 *s = bpf_map_lookup_elem(&gateway_settings6, &zero);
-	const struct settings *common = bpf_map_lookup_elem(&gateway_settings, &zero);
-	const struct client *c;
-	struct ethhdr *eth;
-	struct ipv6hdr *ip;
-	struct addr6 dst;
+	const struct known6 *k = known6_at(ip, end, 0);
+	__u64 now = clock_ns();
 	__u8 mac[ETH_ALEN];
-	__u64 now;
-	void *end;
 
-	if (!s || !s->on || !common || unlikely(!pull6(skb)))
-		return TC_ACT_OK;
-	eth = (void *)(long)skb->data, ip = (void *)(eth + 1), end = (void *)(long)skb->data_end;
-	if ((void *)(ip + 1) > end || !is_sound6(skb, ip) || skb->pkt_type != PACKET_HOST ||
-		is_multicast6(&ip->daddr) || is_link_local6(&ip->daddr))
-		return TC_ACT_OK;
+	if (!k || !is_known6(k, s, ip, end, 0) || now >= k->down_until || expired(&k->client, now) ||
+		now >= s->redirect_until || !may_bypass_stack6(skb, ip, mtu, end))
+		return NOT_KNOWN6;
+	if (unlikely(!within_limits(skb, 0, &k->client, on_wire6(skb, ip, end), 0, now)))
+		return TC_ACT_SHOT;
+	set_judged(skb);
+	copy_lan_mac(mac);
+	return readdress6(skb, eth, ip, k->client.mac, mac, lan.ifindex);
+}
+
+/* judge_down6 handles a packet from the WAN that is not of a known connection. */
+static __always_inline int judge_down6(struct __sk_buff *skb, struct ethhdr *eth, struct ipv6hdr *ip,
+	const struct settings6 *s, __u32 mtu, const void *end)
+{
+	__u32 changes = *(volatile const __u32 *)&s->changes;
+	struct addr6 dst = addr6_at(&ip->daddr);
+	const struct client *c;
+	__u8 mac[ETH_ALEN];
+	struct known6 *k;
+	__u64 now;
+
 	if (unlikely(is_of_lan6(s, addr6_at(&ip->saddr))))
 		return drop(skb, REASON_FOREIGN_SOURCE);
-	dst = addr6_at(&ip->daddr);
 	c = bpf_map_lookup_elem(&clients6, &dst);
 	if (unlikely(!c))
 		return nobodys6(skb, ip, s);
@@ -245,7 +285,7 @@ __noinline int ip6_down(struct __sk_buff *skb)
 	if (now >= s->redirect_until || is_martian6(&ip->saddr)) /* lan_out will see it */
 		return TC_ACT_OK;
 	if (!c->session && unlikely(c->state == STATE_ADMITTED && !expired(c, now) &&
-		!may_bypass_stack6(skb, ip, common->lan_mtu, end)))
+		!may_bypass_stack6(skb, ip, mtu, end)))
 		return TC_ACT_OK; /* also what is too long: the stack says so (RFC 4443, 3.2) */
 	if (c->state == STATE_ADMITTED && unlikely(!may_enter6(skb)))
 		return drop(skb, REASON_UNASKED);
@@ -254,8 +294,32 @@ __noinline int ip6_down(struct __sk_buff *skb)
 	set_judged(skb);
 	if (c->state != STATE_ADMITTED || expired(c, now) || c->session)
 		return TC_ACT_UNSPEC; /* of the garden, or on PPPoE */
+	k = know6(s, changes, c, ip, end, 0);
+	if (k)
+		k->down_until = now + KNOWN6_NS;
 	copy_lan_mac(mac);
 	return readdress6(skb, eth, ip, c->mac, mac, lan.ifindex);
+}
+
+/* ip6_down handles a packet from the WAN. */
+__noinline int ip6_down(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	const struct settings6 *s = bpf_map_lookup_elem(&gateway_settings6, &zero);
+	const struct settings *common = bpf_map_lookup_elem(&gateway_settings, &zero);
+	struct ethhdr *eth;
+	struct ipv6hdr *ip;
+	void *end;
+	int verdict;
+
+	if (!s || !s->on || !common || unlikely(!pull6(skb)))
+		return TC_ACT_OK;
+	eth = (void *)(long)skb->data, ip = (void *)(eth + 1), end = (void *)(long)skb->data_end;
+	if ((void *)(ip + 1) > end || !is_sound6(skb, ip) || skb->pkt_type != PACKET_HOST ||
+		is_multicast6(&ip->daddr) || is_link_local6(&ip->daddr))
+		return TC_ACT_OK;
+	verdict = to_known6(skb, eth, ip, s, common->lan_mtu, end);
+	return likely(verdict != NOT_KNOWN6) ? verdict : judge_down6(skb, eth, ip, s, common->lan_mtu, end);
 }
 
 /* ip6_out judges a packet that the stack sends to the LAN. */

@@ -168,6 +168,11 @@ func (d *Datapath) sizeMap6(name string, m *ebpf.MapSpec) (pinned bool) {
 	case "clients6":
 		m.MaxEntries = mostAddrs6
 		return true
+	case "known6":
+		if d.has6() {
+			m.MaxEntries = knownEntries
+		}
+		return false
 	case "asked6":
 		if !d.has6() {
 			m.MaxEntries = unusedEntries

@@ -38,7 +38,7 @@ struct settings6 {
 	struct addr6 gateway; /* the gateway's address in the LAN: the portal's */
 	struct prefix6 prefixes[PREFIXES6];
 	__u32 on; /* clients have IPv6; 0: their packets are dropped */
-	__u32 pad;
+	__u32 changes; /* how often an admitted client's entry in clients6, or a prefix, has changed */
 };
 
 /* Not pinned: the daemon that loads the programs fills it in before they are attached. */

@@ -38,6 +38,7 @@ func (g *gateway) openDelegation(context.Context) (o opened, err error) {
 	if err != nil {
 		return o, err
 	}
+	g.delegation = client
 	return opened{close: client.Close, run: func(ctx context.Context) error { client.Run(ctx); return nil }}, nil
 }
 

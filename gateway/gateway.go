@@ -24,6 +24,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/delegation"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dhcp6"
 	"github.com/gateweigh/gateweigh/gateway/dns"
@@ -76,6 +77,7 @@ type gateway struct {
 	addresses6  addresses6
 	advertiser  *routeradv.Server
 	prefixes    delegatedPrefixes
+	delegation  *delegation.Client
 	dhcp6       *dhcp6.Server
 	leases6     *dhcp6.File
 

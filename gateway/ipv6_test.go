@@ -212,6 +212,9 @@ func TestClientOfDHCPv6(t *testing.T) {
 	_, err = c.Login(t.Context(), control.LoginRequest{Addr: addr4, User: "ann"})
 	must(t, err)
 	netnstest.Await(t, "the way out", func() error { return reaches6(addr) }) // the kernel first asks for its router
+	if st, err := c.Status(t.Context()); err != nil || st.IPv6.Leases["address"] != 1 || st.DHCP6["request"] != 1 {
+		t.Errorf("the status has %+v, %v, %v", st.IPv6, st.DHCP6, err)
+	}
 	must(t, d.stop())
 	d = stateful()
 	must(t, reaches6(addr))
@@ -234,6 +237,18 @@ func awaitLinkLocal(t *testing.T, namespace, link string) {
 		}
 		return err
 	})
+}
+
+// statusHasPrefix checks that the status has a prefix that is part of another, and one client's addresses.
+func statusHasPrefix(t *testing.T, c *control.Client, of netip.Prefix) {
+	t.Helper()
+	st, err := c.Status(t.Context())
+	must(t, err)
+	if v := st.IPv6; v == nil || len(v.Delegated) != 1 || !of.Overlaps(v.Delegated[0].Prefix) ||
+		!v.Delegated[0].PreferredUntil.Before(v.Delegated[0].ValidUntil) || v.Addresses < 2 || v.Clients != 1 ||
+		st.RouterAdv["solicited"]+st.RouterAdv["unsolicited"] == 0 || st.Neighbours["solicitation"] == 0 {
+		t.Errorf("the status has %+v, %v, %v", v, st.RouterAdv, st.Neighbours)
+	}
 }
 
 // dhcpd is the configuration of a provider's server that delegates prefixes.
@@ -276,6 +291,7 @@ func TestDelegatedPrefix(t *testing.T) {
 	for _, addr := range awaitAddrs6(t, 2) {
 		netnstest.Await(t, "the way out", func() error { return reaches6(addr) })
 	}
+	statusHasPrefix(t, c, delegated)
 	if got := d.client(t); !slices.Contains(got.Further, ofProvider) {
 		t.Errorf("the client is shown with %v, without %s", got.Further, ofProvider)
 	}

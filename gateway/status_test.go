@@ -62,6 +62,10 @@ func TestEveryCounterInStatus(t *testing.T) {
 	tellsOf(check, "pppoe", pppoeCounts, "backed-off")
 	tellsOf(check, "ident", identCounts)
 	tellsOf(check, "flowlog", flowCounts)
+	tellsOf(check, "dhcp6", dhcp6Counts)
+	tellsOf(check, "router_advertisements", routerCounts)
+	tellsOf(check, "neighbours", neighbourCounts)
+	tellsOf(check, "neighbours", claimCounts)
 	for _, f := range control.Families {
 		var want []string
 		for _, w := range f.Values {

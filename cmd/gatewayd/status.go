@@ -71,6 +71,9 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	line("clients", "%d, with %s to give: %s", total, counted(s.Addresses, "address", "addresses"),
 		strings.Join(clients, ", "))
 	line("leases", "%d", s.Leases)
+	if s.IPv6 != nil {
+		writeIPv6(line, *s.IPv6, now)
+	}
 	if s.Users != nil {
 		line("users", "%s", users(*s.Users))
 	}
@@ -88,15 +91,31 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	if s.Aside > 0 {
 		line("set aside", "%s, which no RADIUS server confirms", counted(s.Aside, "accounting event", "accounting events"))
 	}
-	writeCounts(w, "packets", s.Packets)
-	writeCounts(w, "repairs", s.Repairs)
-	writeCounts(w, "dhcp", s.DHCP)
-	writeCounts(w, "dns", s.DNS)
-	writeCounts(w, "radius", s.RADIUS)
-	writeCounts(w, "portal", s.Portal)
-	writeCounts(w, "pppoe", s.PPPoE)
-	writeCounts(w, "ident", s.Ident)
-	writeCounts(w, "flow log", s.Flows)
+	writeAllCounts(w, s)
+}
+
+// writeIPv6 describes what clients have of IPv6.
+func writeIPv6(line func(name, format string, args ...any), v control.IPv6, now time.Time) {
+	text := fmt.Sprintf("%s of %s", counted(v.Addresses, "address", "addresses"), counted(v.Clients, "device", "devices"))
+	if v.Contests > 0 {
+		text += fmt.Sprintf(", %d contested", v.Contests)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(v.Leases)) {
+		if n := v.Leases[kind]; n > 0 {
+			text += fmt.Sprintf(", %d by DHCPv6 (%s)", n, plain(kind, 40))
+		}
+	}
+	line("ipv6", "%s", text)
+	for _, p := range v.Delegated {
+		use := "is replaced"
+		if left := p.PreferredUntil.Sub(now); left > 0 {
+			use = "in use for " + humanDuration(left)
+		}
+		line("delegated", "%s, %s, valid for %s", p.Prefix, use, humanDuration(max(0, p.ValidUntil.Sub(now))))
+	}
+	if v.Delegation != "" {
+		line("delegated", "%s", plain(v.Delegation, 400))
+	}
 }
 
 // serverState describes a RADIUS server.
@@ -124,6 +143,22 @@ func users(u control.Users) string {
 		return text + ": nobody can log in by the users' file"
 	}
 	return text
+}
+
+// writeAllCounts writes the counters of all parts.
+func writeAllCounts(w io.Writer, s control.Status) {
+	writeCounts(w, "packets", s.Packets)
+	writeCounts(w, "repairs", s.Repairs)
+	writeCounts(w, "dhcp", s.DHCP)
+	writeCounts(w, "dhcp6", s.DHCP6)
+	writeCounts(w, "routers", s.RouterAdv)
+	writeCounts(w, "neighbours", s.Neighbours)
+	writeCounts(w, "dns", s.DNS)
+	writeCounts(w, "radius", s.RADIUS)
+	writeCounts(w, "portal", s.Portal)
+	writeCounts(w, "pppoe", s.PPPoE)
+	writeCounts(w, "ident", s.Ident)
+	writeCounts(w, "flow log", s.Flows)
 }
 
 // writeCounts writes the counters above 0, the largest first. The first line begins with title.

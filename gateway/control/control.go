@@ -67,6 +67,8 @@ type Status struct {
 	// RADIUS servers, each for logins and for accounting, in the order in which they are asked
 	Servers []Server `json:"servers,omitempty"`
 
+	IPv6 *IPv6 `json:"ipv6,omitempty"` // left out: clients have no IPv6
+
 	Traffic Traffic           `json:"traffic"`           // of all clients since the data path began
 	Packets map[string]uint64 `json:"packets"`           // by outcome
 	Repairs map[string]uint64 `json:"repairs,omitempty"` // of what others removed or switched off
@@ -77,6 +79,30 @@ type Status struct {
 	PPPoE   map[string]uint64 `json:"pppoe,omitempty"`   // by word
 	Ident   map[string]uint64 `json:"ident,omitempty"`   // by word
 	Flows   map[string]uint64 `json:"flows,omitempty"`   // by word, of the flow log
+
+	Neighbours map[string]uint64 `json:"neighbours,omitempty"` // by word, of clients' IPv6 addresses
+	RouterAdv  map[string]uint64 `json:"router_adv,omitempty"` // by word, of router advertisements
+	DHCP6      map[string]uint64 `json:"dhcp6,omitempty"`      // by word
+}
+
+// IPv6 is what clients have of IPv6.
+type IPv6 struct {
+	Addresses int `json:"addresses"` // of clients, link-local ones among them
+	Clients   int `json:"clients"`   // MAC addresses that have them
+	Contests  int `json:"contests"`  // addresses that another client claims, whose owner is asked for at the moment
+	// leases of DHCPv6 by kind: "address", "prefix", "registered" (made by the client itself) and "declined" (which
+	// another host has)
+	Leases    map[string]int    `json:"leases,omitempty"`
+	Delegated []DelegatedPrefix `json:"delegated,omitempty"` // by the provider
+	// why there is no prefix of the provider, or no longer lifetime; left out: all is well
+	Delegation string `json:"delegation,omitempty"`
+}
+
+// DelegatedPrefix is a prefix that the provider delegates.
+type DelegatedPrefix struct {
+	Prefix         netip.Prefix `json:"prefix"`          // as the provider delegates it
+	PreferredUntil time.Time    `json:"preferred_until"` // when clients begin no more connections with it
+	ValidUntil     time.Time    `json:"valid_until"`     // when it is no longer the gateway's
 }
 
 // Users is what the users' file holds.

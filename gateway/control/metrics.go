@@ -36,7 +36,14 @@ var (
 		"accounting_aside", "Accounting events set aside: no server confirms them, and servers confirm others.")
 	serverDesc = desc("radius_server_up", "1: the RADIUS server answered last, or was not asked yet; 0: it did not.",
 		"server", "purpose")
-	unkeptDesc  = desc("sessions_unkept", "1 while sessions cannot be written to the disk, otherwise 0.")
+	unkeptDesc    = desc("sessions_unkept", "1 while sessions cannot be written to the disk, otherwise 0.")
+	addrs6Desc    = desc("ipv6_addresses", "IPv6 addresses of clients.")
+	contestsDesc  = desc("ipv6_address_contests", "IPv6 addresses that another client claims, whose owner is asked for.")
+	leases6Desc   = desc("dhcp6_leases", "Leases of DHCPv6 in use.", "kind")
+	preferredDesc = desc("delegated_prefix_preferred_until_seconds",
+		"When clients begin no more connections with a delegated prefix, in Unix time.", "prefix")
+	validDesc = desc(
+		"delegated_prefix_valid_until_seconds", "When a delegated prefix is no longer valid, in Unix time.", "prefix")
 	bytesDesc   = desc("forwarded_bytes_total", "Bytes of IP packets forwarded; up is from clients.", "direction")
 	forwardDesc = desc("forwarded_packets_total", "Packets forwarded; up is from clients.", "direction")
 )
@@ -49,7 +56,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, asideDesc, serverDesc, unkeptDesc,
-		bytesDesc, forwardDesc,
+		addrs6Desc, contestsDesc, leases6Desc, preferredDesc, validDesc, bytesDesc, forwardDesc,
 	} {
 		ch <- d
 	}
@@ -74,18 +81,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	send(leasesDesc, prometheus.GaugeValue, float64(s.Leases))
 	send(outboxDesc, prometheus.GaugeValue, float64(s.Outbox))
 	send(asideDesc, prometheus.GaugeValue, float64(s.Aside))
-	up := map[[2]string]float64{} // two servers may have one port for accounting
-	for _, r := range s.Servers {
-		n := 0.
-		if r.Up {
-			n = 1
-		}
-		server := [2]string{r.Server, r.Purpose}
-		up[server] = max(up[server], n)
-	}
-	for server, n := range up {
-		send(serverDesc, prometheus.GaugeValue, n, server[0], server[1])
-	}
+	collectServers(s.Servers, send)
 	unkept := 0.0
 	if s.Unkept != "" {
 		unkept = 1
@@ -94,6 +90,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	// States without a client are exported too: alerts need the 0.
 	for _, state := range States {
 		send(clientsDesc, prometheus.GaugeValue, float64(s.Sessions[state]), string(state))
+	}
+	if s.IPv6 != nil {
+		s.IPv6.collect(send)
 	}
 	send(bytesDesc, prometheus.CounterValue, float64(s.Traffic.UpBytes), "up")
 	send(bytesDesc, prometheus.CounterValue, float64(s.Traffic.DownBytes), "down")
@@ -104,6 +103,38 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		for _, word := range slices.Sorted(maps.Keys(counts)) {
 			send(f.desc, prometheus.CounterValue, float64(counts[word]), word)
 		}
+	}
+}
+
+// sender sends a metric.
+type sender func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string)
+
+// collectServers sends the metrics of RADIUS servers.
+func collectServers(servers []Server, send sender) {
+	up := map[[2]string]float64{} // two servers may have one port for accounting
+	for _, r := range servers {
+		n := 0.
+		if r.Up {
+			n = 1
+		}
+		server := [2]string{r.Server, r.Purpose}
+		up[server] = max(up[server], n)
+	}
+	for server, n := range up {
+		send(serverDesc, prometheus.GaugeValue, n, server[0], server[1])
+	}
+}
+
+// collect sends the metrics of what clients have of IPv6.
+func (v *IPv6) collect(send sender) {
+	send(addrs6Desc, prometheus.GaugeValue, float64(v.Addresses))
+	send(contestsDesc, prometheus.GaugeValue, float64(v.Contests))
+	for _, kind := range slices.Sorted(maps.Keys(v.Leases)) {
+		send(leases6Desc, prometheus.GaugeValue, float64(v.Leases[kind]), kind)
+	}
+	for _, p := range v.Delegated {
+		send(preferredDesc, prometheus.GaugeValue, float64(p.PreferredUntil.Unix()), p.Prefix.String())
+		send(validDesc, prometheus.GaugeValue, float64(p.ValidUntil.Unix()), p.Prefix.String())
 	}
 }
 

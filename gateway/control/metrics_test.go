@@ -32,6 +32,15 @@ func fullStatus() Status {
 			// Both servers may have one port for accounting.
 			{Server: "192.0.2.11:1813", Purpose: "accounting", Asked: true, Why: "nothing listens there"},
 		},
+		IPv6: &IPv6{
+			Addresses: 300_000, Clients: 100_000, Contests: 1, Leases: map[string]int{"address": 17, "registered": 18},
+			Delegated: []DelegatedPrefix{{
+				Prefix:         netip.MustParsePrefix("2001:db8:a000::/56"),
+				PreferredUntil: time.Unix(1_700_003_600, 0), ValidUntil: time.Unix(1_700_007_200, 0),
+			}},
+		},
+		Neighbours: map[string]uint64{"taken": 19}, RouterAdv: map[string]uint64{"rogue": 20},
+		DHCP6:  map[string]uint64{"solicit": 21},
 		RADIUS: map[string]uint64{"accept": 14}, Portal: map[string]uint64{"login": 15, "redirect": 16},
 	}
 }

@@ -54,6 +54,8 @@ var shownTypes = []struct{ name, title string }{
 	{"Status", "`status --json`"},
 	{"Users", "`users` of it"},
 	{"Server", "`servers` of it"},
+	{"IPv6", "`ipv6` of it"},
+	{"DelegatedPrefix", "`delegated` of that"},
 	{"Traffic", "`traffic` of it; also in each session"},
 	{"Session", "`sessions --json`"},
 	{"Limits", "`limits` of it, and of logins; left out: no limit"},

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+)
+
+// TestStatusOfIPv6: lines say how many addresses clients have, how they got them, and how long the provider's prefixes
+// are good for.
+func TestStatusOfIPv6(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	var b strings.Builder
+	writeStatus(&b, control.Status{Since: now, IPv6: &control.IPv6{
+		Addresses: 7, Clients: 1, Contests: 2, Leases: map[string]int{"registered": 3, "prefix": 0},
+		Delegated: []control.DelegatedPrefix{
+			{Prefix: netip.MustParsePrefix("2001:db8:a::/56"), PreferredUntil: now.Add(time.Hour),
+				ValidUntil: now.Add(2 * time.Hour)},
+			{Prefix: netip.MustParsePrefix("2001:db8:b::/56"), PreferredUntil: now.Add(-time.Hour),
+				ValidUntil: now.Add(time.Hour)},
+		}, Delegation: "the provider does not answer",
+	}, RouterAdv: map[string]uint64{"rogue": 5}}, now)
+	for _, want := range []string{
+		"ipv6        7 addresses of 1 device, 2 contested, 3 by DHCPv6 (registered)\n",
+		"delegated   2001:db8:a::/56, in use for 1h00m, valid for 2h00m\n",
+		"delegated   2001:db8:b::/56, is replaced, valid for 1h00m\n",
+		"delegated   the provider does not answer\n", "routers     rogue                           5\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}

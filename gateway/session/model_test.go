@@ -3,8 +3,10 @@ package session_test
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -42,7 +44,7 @@ func (m *model) endSession(c *modelClient, cause session.Cause, instant time.Tim
 	if c.State == session.Authenticated {
 		m.expect(c, session.Event{Kind: session.Ended, Cause: cause, At: instant})
 		c.Session = session.Session{
-			Key: c.Key, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt, LeaseEnd: c.LeaseEnd,
+			Key: c.Key, FurtherAddrs: c.FurtherAddrs, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt, LeaseEnd: c.LeaseEnd,
 			LastEnding: session.Ending{Cause: cause},
 		}
 	}
@@ -50,7 +52,7 @@ func (m *model) endSession(c *modelClient, cause session.Cause, instant time.Tim
 
 // endKeeping ends a client's session, and the client keeps its address, unless it has the address for the session only.
 func (m *model) endKeeping(c *modelClient, cause session.Cause, instant time.Time) {
-	if c.State == session.Authenticated && c.LeaseEnd.IsZero() {
+	if c.State == session.Authenticated && c.LeaseEnd.IsZero() && c.Addr.Is4() {
 		delete(m.clients, c.Addr)
 	}
 	m.endSession(c, cause, instant)
@@ -66,23 +68,56 @@ func (m *model) lease(k session.Key, hostname string, end time.Time) {
 		m.clients[k.Addr] = c
 	}
 	c.Hostname, c.LeaseEnd = hostname, end
+	if former := m.clients[addr6(k.MAC)]; former != nil { // without IPv4 so far
+		moved := former.Session
+		moved.Key, moved.Hostname, moved.LeasedAt, moved.LeaseEnd = c.Key, c.Hostname, c.LeasedAt, c.LeaseEnd
+		moved.FurtherAddrs = []netip.Addr{former.Addr}
+		c.Session, c.shownAt = moved, former.shownAt
+		delete(m.clients, former.Addr)
+	}
+}
+
+// addr6 is the IPv6 address that a device has.
+func addr6(mac datapath.MAC) netip.Addr {
+	return netip.AddrFrom16([16]byte{0: 0x20, 1: 1, 15: mac[5]})
+}
+
+// at returns the client that has an address.
+func (m *model) at(addr netip.Addr) *modelClient {
+	for _, c := range m.clients {
+		if c.Addr == addr || slices.Contains(c.FurtherAddrs, addr) {
+			return c
+		}
+	}
+	return nil
+}
+
+// enter reports whether a device without IPv4 becomes a client: it has none yet.
+func (m *model) enter(k session.Key) bool {
+	for _, c := range m.clients {
+		if c.MAC == k.MAC {
+			return false
+		}
+	}
+	m.clients[k.Addr] = &modelClient{Session: session.Session{Key: k, State: session.Leased, LeasedAt: m.now}}
+	return true
 }
 
 func (m *model) forget(k session.Key) {
 	if c := m.clients[k.Addr]; c != nil && c.MAC == k.MAC {
-		m.endSession(c, session.LeaseReleased, m.now)
+		m.endSession(c, map[bool]session.Cause{true: session.LeaseReleased, false: session.LeaseEnded}[c.Addr.Is4()], m.now)
 		delete(m.clients, k.Addr)
 	}
 }
 
 func (m *model) shown(addr netip.Addr) {
-	if c := m.clients[addr]; c != nil && c.State == session.Leased {
+	if c := m.at(addr); c != nil && c.State == session.Leased {
 		c.State, c.shownAt = session.PreAuth, m.now
 	}
 }
 
 func (m *model) admit(addr netip.Addr, login session.Login, id string) {
-	c := m.clients[addr]
+	c := m.at(addr)
 	m.endSession(c, session.UserRequest, m.now)
 	c.LastEnding = session.Ending{}
 	c.State, c.Login, c.ID, c.Began, c.Seen = session.Authenticated, login, id, m.now, m.now
@@ -91,7 +126,7 @@ func (m *model) admit(addr netip.Addr, login session.Login, id string) {
 
 // send returns how many packets should pass.
 func (m *model) send(k session.Key, packets, size uint64) uint64 {
-	c := m.clients[k.Addr]
+	c := m.at(k.Addr)
 	if c == nil || c.MAC != k.MAC || c.State != session.Authenticated {
 		return 0
 	}

@@ -31,7 +31,7 @@ type world struct {
 	doneA time.Time
 }
 
-// TestTableMatchesModel has three clients use three addresses, while the gateway restarts, crashes and loses
+// TestTableMatchesModel has three clients use three addresses, and an IPv6 address each, while the gateway restarts, crashes and loses
 // its machine.
 func TestTableMatchesModel(t *testing.T) {
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func TestTableMatchesModel(t *testing.T) {
 			w.open(w.newFile())
 			defer func() { w.stop(); files = w.files }()
 			t.Repeat(map[string]func(*rapid.T){
-				"lease": w.lease, "forget": w.forget, "shown": w.shown, "admit": w.admit, "end": w.end,
+				"lease": w.lease, "enter": w.enter, "forget": w.forget, "shown": w.shown, "admit": w.admit, "end": w.end,
 				"send": w.send, "pass": w.pass, "account": w.account,
 				"restart": w.restart, "crash": func(*rapid.T) { w.crash(false) }, "reboot": func(*rapid.T) { w.crash(true) },
 				"": w.check,
@@ -91,7 +91,9 @@ func (w *world) neverMoreOpen(c datapath.Client) {
 	}
 	allowed := map[session.Key]bool{}
 	for _, s := range onDisk {
-		allowed[s.Key] = s.State == session.Authenticated
+		for _, addr := range append(s.FurtherAddrs, s.Addr) {
+			allowed[session.Key{MAC: s.MAC, Addr: addr}] = s.State == session.Authenticated
+		}
 	}
 	if asked := (session.Key{MAC: c.MAC, Addr: c.Addrs[0]}); c.Admitted && !allowed[asked] {
 		w.Errorf("%s is let in, and a crash now would not know", asked)
@@ -105,11 +107,19 @@ func (w *world) neverMoreOpen(c datapath.Client) {
 
 func allKeys() (keys []session.Key) {
 	for mac := range byte(3) {
+		keys = append(keys, key6(mac))
 		for host := range byte(3) {
 			keys = append(keys, key(mac, host))
 		}
 	}
 	return keys
+}
+
+// key6 is the key of a device without IPv4.
+func key6(mac byte) session.Key {
+	k := key(mac, 0)
+	k.Addr = addr6(k.MAC)
+	return k
 }
 
 var (
@@ -127,13 +137,23 @@ var (
 )
 
 func (w *world) lease(t *rapid.T) {
-	k, hostname := someKey.Draw(t, "client"), rapid.StringMatching("[a-z]?").Draw(t, "hostname")
+	k, hostname := someKey.Filter(func(k session.Key) bool { return k.Addr.Is4() }).Draw(t, "client"), rapid.StringMatching("[a-z]?").Draw(t, "hostname")
 	end := time.Time{}
 	if d := leaseFor.Draw(t, "for"); d > 0 {
 		end = w.model.now.Add(d)
 	}
 	w.must(w.table.Lease(k, hostname, end))
 	w.model.lease(k, hostname, end)
+}
+
+func (w *world) enter(t *rapid.T) {
+	k := key6(rapid.ByteRange(0, 2).Draw(t, "device"))
+	err := w.table.Enter(k)
+	if w.model.enter(k) {
+		w.must(err)
+	} else if !errors.Is(err, session.ErrAddresses) && !errors.Is(err, session.ErrTaken) {
+		w.Errorf("a device that has a client is entered: %v", err)
+	}
 }
 
 func (w *world) forget(t *rapid.T) {
@@ -160,7 +180,7 @@ func (w *world) admit(t *rapid.T) {
 func (w *world) end(t *rapid.T) {
 	k := someKey.Draw(t, "client")
 	_, err := w.table.End(k.Addr, session.AdminReset)
-	c := w.model.clients[k.Addr]
+	c := w.model.at(k.Addr)
 	if c != nil && c.State != session.Authenticated {
 		if !errors.Is(err, session.ErrNoSession) {
 			w.Errorf("ended a client that is %s: %v", c.State, err)
@@ -289,7 +309,7 @@ func (w *world) check(*rapid.T) {
 		w.Errorf("clients by state (-listed +counted):\n%s", diff)
 	}
 	for _, k := range allKeys() {
-		c := w.model.clients[k.Addr]
+		c := w.model.at(k.Addr)
 		if want := c != nil && c.MAC == k.MAC && c.State == session.Authenticated; w.dp.admits(k) != want {
 			w.Errorf("the data path admits %s: %v, want %v", k, !want, want)
 		}
@@ -304,7 +324,7 @@ func (w *world) must(err error) {
 
 // checkKnown reports whether the address has a client, and checks err accordingly.
 func (w *world) checkKnown(k session.Key, err, unknown error) bool {
-	if w.model.clients[k.Addr] == nil {
+	if w.model.at(k.Addr) == nil {
 		if !errors.Is(err, unknown) {
 			w.Errorf("%s has nobody: %v", k.Addr, err)
 		}

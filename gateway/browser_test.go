@@ -142,7 +142,7 @@ func resolveAt(t *testing.T, resolver string) {
 func TestBrowserLogin(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
-	secret := startOutside(t)
+	secret, _ := startOutside(t)
 	cfg := milano(t, dir, secret, "")
 	t.Cleanup(func() { must(t, Detach(cfg, false)) }) // once it has ended
 	d := serve(t, cfg)

@@ -36,8 +36,9 @@ func spawn(t *testing.T, namespace string, argv ...string) {
 
 var eventually = netnstest.Until
 
-// startOutside starts RADIUS, DNS and web. alice's password is "correct horse".
-func startOutside(t *testing.T) (secret string) {
+// startOutside starts RADIUS, DNS and web. alice's password is "correct horse". told is the file with what RADIUS was
+// told in accounting.
+func startOutside(t *testing.T) (secret, told string) {
 	t.Helper()
 	dir := t.TempDir()
 	conf := struct {
@@ -65,7 +66,7 @@ func startOutside(t *testing.T) (secret string) {
 		return err == nil && strings.Contains(out, outside+":1813") && strings.Contains(out, outside+":53") &&
 			strings.Contains(out, "*:80")
 	})
-	return conf.Secret
+	return conf.Secret, filepath.Join(dir, "told")
 }
 
 // internetEnv makes the test binary the web server of a namespace, in its own process, because a gateway's must not

@@ -87,7 +87,8 @@ func TestClientWithoutIPv4(t *testing.T) {
 func TestPhoneWithoutIPv4(t *testing.T) {
 	network6(t)
 	dir := t.TempDir()
-	cfg := milano(t, dir, startOutside(t), `
+	secret, told := startOutside(t)
+	cfg := milano(t, dir, secret, `
 address6 = "2001:db8:1::1/64"
 nat64 = "64:ff9b::/96"
 [dhcp]
@@ -96,9 +97,9 @@ ipv6_only = "30m"
 	t.Cleanup(func() { must(t, Detach(cfg, false)) })
 	d := serve(t, cfg)
 	awaitLinkLocal(t, "client", "c0")
-	told := sh(t, `ip netns exec client sh -c 'tcpdump -c 1 -vv -i c0 "icmp6[0] == 134" & rdisc6 -1 c0; wait'`)
-	if !strings.Contains(told, "0708 0064 ff9b 0000") { // RFC 8781: 1800 s, /96
-		t.Errorf("no NAT64 is advertised:\n%s", told)
+	advertised := sh(t, `ip netns exec client sh -c 'tcpdump -c 1 -vv -i c0 "icmp6[0] == 134" & rdisc6 -1 c0; wait'`)
+	if !strings.Contains(advertised, "0708 0064 ff9b 0000") { // RFC 8781: 1800 s, /96
+		t.Errorf("no NAT64 is advertised:\n%s", advertised)
 	}
 	doWithoutIPv4(t, dir)
 	addr := awaitAddrs6(t, 1)[0]
@@ -106,6 +107,16 @@ ipv6_only = "30m"
 	visitAsPerson(t, d, newPerson(t, "phone6", 390, 844), home6, addr.String())
 	if out := sh(t, "ip -n client -4 addr show dev c0"); out != "" {
 		t.Errorf("it has an IPv4 address: %s", out)
+	}
+	var records string
+	eventually(t, "accounting of the log-out", func() bool {
+		text, err := os.ReadFile(told)
+		records = string(text)
+		return err == nil && strings.Contains(records, "Acct-Status-Type = Stop")
+	})
+	mac := strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(linkMACIn(t, "client", "c0")), ":", "-"))
+	if !strings.Contains(records, `Calling-Station-Id = "`+mac+`"`) || strings.Contains(records, "Framed-IP-Address") {
+		t.Errorf("RADIUS was told:\n%s", records)
 	}
 }
 

@@ -44,7 +44,8 @@ func (m *model) endSession(c *modelClient, cause session.Cause, instant time.Tim
 	if c.State == session.Authenticated {
 		m.expect(c, session.Event{Kind: session.Ended, Cause: cause, At: instant})
 		c.Session = session.Session{
-			Key: c.Key, FurtherAddrs: c.FurtherAddrs, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt, LeaseEnd: c.LeaseEnd,
+			Key: c.Key, FurtherAddrs: c.FurtherAddrs, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt,
+			LeaseEnd:   c.LeaseEnd,
 			LastEnding: session.Ending{Cause: cause},
 		}
 	}

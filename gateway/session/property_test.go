@@ -31,8 +31,8 @@ type world struct {
 	doneA time.Time
 }
 
-// TestTableMatchesModel has three clients use three addresses, and an IPv6 address each, while the gateway restarts, crashes and loses
-// its machine.
+// TestTableMatchesModel has three clients use three addresses, and an IPv6 address each, while the gateway restarts,
+// crashes and loses its machine.
 func TestTableMatchesModel(t *testing.T) {
 	dir := t.TempDir()
 	files := 0
@@ -137,7 +137,8 @@ var (
 )
 
 func (w *world) lease(t *rapid.T) {
-	k, hostname := someKey.Filter(func(k session.Key) bool { return k.Addr.Is4() }).Draw(t, "client"), rapid.StringMatching("[a-z]?").Draw(t, "hostname")
+	k := someKey.Filter(func(k session.Key) bool { return k.Addr.Is4() }).Draw(t, "client")
+	hostname := rapid.StringMatching("[a-z]?").Draw(t, "hostname")
 	end := time.Time{}
 	if d := leaseFor.Draw(t, "for"); d > 0 {
 		end = w.model.now.Add(d)

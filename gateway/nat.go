@@ -144,7 +144,7 @@ func (s *survey) numbers(helpers []string) {
 
 // warnOfPorts says that a client which was admitted has no ports, and so is let out nowhere.
 func (g *gateway) warnOfPorts(addr netip.Addr) {
-	if !g.cfg.Numbered(addr) {
+	if addr.Is4() && !g.cfg.Numbered(addr) { // IPv6 is not translated
 		g.portless.Do(func() {
 			g.log.Warn("a client is let out nowhere, because its address is none of those that have ports "+
 				"(nat.ports_per_client): those of the pools and of dhcp.static", "client", addr)

@@ -26,6 +26,10 @@ import (
 //	                 ├───▶ bindings ── Bound, Gone ──▶ addresses6 ── Extend, Withdraw ──▶ session table
 //	                 └──── packets of addresses that no client has ────▶ Enter ───────────────▶
 type addresses6 struct {
+	// turns are held while the addresses of a client's MAC address change, which waits for the disk. Those of others may
+	// change meanwhile, and are written together with them.
+	turns [256]sync.Mutex
+
 	mu    sync.Mutex
 	bound map[datapath.MAC][]netip.Addr // guarded by mu; those that no client has yet included
 
@@ -194,9 +198,22 @@ func (g *gateway) seen6(addr netip.Addr) time.Time {
 	return s.Seen
 }
 
-// bound6 gives a client an IPv6 address that it has made itself.
-func (g *gateway) bound6(mac datapath.MAC, addr netip.Addr) {
-	a := &g.addresses6
+// begin waits for a MAC address's turn, which lasts until end is called. mu must not be held.
+func (a *addresses6) begin(mac datapath.MAC) (end func()) {
+	turn := &a.turns[mac[5]^mac[4]*7^mac[3]*31]
+	turn.Lock()
+	return turn.Unlock
+}
+
+// of returns the addresses that are bound to a MAC address.
+func (a *addresses6) of(mac datapath.MAC) []netip.Addr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.bound[mac])
+}
+
+// add notes that an address is bound to a MAC address.
+func (a *addresses6) add(mac datapath.MAC, addr netip.Addr) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.bound == nil {
@@ -205,6 +222,23 @@ func (g *gateway) bound6(mac datapath.MAC, addr netip.Addr) {
 	if !slices.Contains(a.bound[mac], addr) {
 		a.bound[mac] = append(a.bound[mac], addr)
 	}
+}
+
+// drop notes that an address is not bound to a MAC address.
+func (a *addresses6) drop(mac datapath.MAC, addr netip.Addr) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bound[mac] = slices.DeleteFunc(a.bound[mac], func(other netip.Addr) bool { return other == addr })
+	if len(a.bound[mac]) == 0 {
+		delete(a.bound, mac)
+	}
+}
+
+// bound6 gives a client an IPv6 address that it has made itself.
+func (g *gateway) bound6(mac datapath.MAC, addr netip.Addr) {
+	a := &g.addresses6
+	defer a.begin(mac)()
+	a.add(mac, addr)
 	if keys := g.table.Keys(mac); len(keys) > 0 {
 		g.extend6(keys[0], addr)
 	}
@@ -213,12 +247,8 @@ func (g *gateway) bound6(mac datapath.MAC, addr netip.Addr) {
 // gone6 takes an IPv6 address from a client.
 func (g *gateway) gone6(mac datapath.MAC, addr netip.Addr) {
 	a := &g.addresses6
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.bound[mac] = slices.DeleteFunc(a.bound[mac], func(other netip.Addr) bool { return other == addr })
-	if len(a.bound[mac]) == 0 {
-		delete(a.bound, mac)
-	}
+	defer a.begin(mac)()
+	a.drop(mac, addr)
 	s, known := g.table.Get(addr)
 	if !known || s.MAC != mac {
 		return
@@ -235,9 +265,8 @@ func (g *gateway) withdraw6(key session.Key, addr netip.Addr) {
 // leased6 gives a client that has leased an IPv4 address the IPv6 addresses of its MAC address.
 func (g *gateway) leased6(key session.Key) {
 	a := &g.addresses6
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, addr := range a.bound[key.MAC] {
+	defer a.begin(key.MAC)()
+	for _, addr := range a.of(key.MAC) {
 		if _, known := g.table.Get(addr); !known {
 			g.extend6(key, addr)
 		}

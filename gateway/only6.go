@@ -50,16 +50,18 @@ func (g *gateway) enter6(key session.Key) {
 		a.entering.refused.warn(
 			g.log, "a client without IPv4 cannot be taken up, and cannot log in", "client", key.String(), "err", err)
 	}
+	defer a.begin(key.MAC)()
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	delete(a.entering.macs, key.MAC)
+	a.mu.Unlock()
 	if err != nil {
 		return
 	}
-	for _, addr := range a.bound[key.MAC] {
+	bound := a.of(key.MAC)
+	for _, addr := range bound {
 		g.extend6(key, addr)
 	}
-	if !slices.Contains(a.bound[key.MAC], key.Addr) { // it has gone meanwhile
+	if !slices.Contains(bound, key.Addr) { // it has gone meanwhile
 		g.withdraw6(key, key.Addr)
 	}
 }

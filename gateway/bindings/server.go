@@ -26,8 +26,9 @@ type Config struct {
 	// Frames opens the source of frames: one Ethernet frame a Read, which holds a message of the types 133 to 137. It is
 	// opened again when the interface has been down. nil: a packet socket.
 	Frames func() (io.ReadCloser, error)
-	// Bound and Gone are told who may use an address from now on and no longer, in order, from one goroutine. They may
-	// call the Server's methods, and may take their time: meanwhile frames wait.
+	// Bound and Gone are told who may use an address from now on and no longer: of one address in order, of several at
+	// once from several goroutines, so that those which write to a disk can do it together. They may call the Server's
+	// methods, and may take their time: meanwhile frames wait.
 	Bound, Gone func(Anchor, netip.Addr)
 	// Redirects is told of a client that sends redirects, as only routers do, once for each MAC address that is
 	// remembered. Meanwhile frames wait. nil: they are only counted.
@@ -36,7 +37,7 @@ type Config struct {
 	Log       *slog.Logger // nil: slog.Default
 }
 
-// Store keeps bindings for a Server's successor. Put and Delete are called in order, from one goroutine. They may put
+// Store keeps bindings for a Server's successor. Put and Delete are called as Bound and Gone are. They may put
 // off writing: a binding that is lost is made again by the client's next packet. Their errors are logged.
 type Store interface {
 	// Load returns all bindings that were put and not deleted. It is called once, before the other methods.
@@ -63,6 +64,8 @@ const (
 	maxRogues  = 1024   // MAC addresses that are remembered as reported
 	// maxNews is how many changes wait for Bound, Gone and the Store before frames do.
 	maxNews = 4096
+	// together is how many addresses are told of at once: as many as a data path reports newcomers.
+	together = 64
 	// pace is the time between calls of Advance, which makes 25,000 questions a second at most.
 	pace = 10 * time.Millisecond
 )

@@ -1,6 +1,10 @@
 package bindings
 
-import "context"
+import (
+	"context"
+	"net/netip"
+	"sync"
+)
 
 // waitForRoom waits while too much news does.
 func (s *Server) waitForRoom() {
@@ -19,9 +23,7 @@ func (s *Server) tellAll(ctx context.Context) {
 		s.news = nil
 		s.fewer.Broadcast()
 		s.mu.Unlock()
-		for _, a := range news {
-			s.tell(a)
-		}
+		s.tellTogether(news)
 		switch {
 		case len(news) > 0:
 		case over:
@@ -34,6 +36,30 @@ func (s *Server) tellAll(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// tellTogether tells what concerns one address in order, and of as many as together addresses at once.
+func (s *Server) tellTogether(news []Action) {
+	var order []netip.Addr
+	of := make(map[netip.Addr][]Action, len(news))
+	for _, a := range news {
+		if of[a.Addr] == nil {
+			order = append(order, a.Addr)
+		}
+		of[a.Addr] = append(of[a.Addr], a)
+	}
+	var telling sync.WaitGroup
+	free := make(chan struct{}, together)
+	for _, addr := range order {
+		free <- struct{}{}
+		telling.Go(func() {
+			for _, a := range of[addr] {
+				s.tell(a)
+			}
+			<-free
+		})
+	}
+	telling.Wait()
 }
 
 func (s *Server) tell(a Action) {

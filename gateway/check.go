@@ -184,6 +184,10 @@ func (s *survey) ipv6() {
 		s.addFinding(Refusal, "%s: the kernel forwards no IPv6, and only the machine as a whole can: %s",
 			s.LineOf("lan.address6"), quote.Command("sysctl", "-w", "net.ipv6.conf.all.forwarding=1"))
 	}
+	if s.Ident.Enabled {
+		s.addFinding(Warning, "%s: hosts that ask a client's IPv6 address get no answer, and no connection: clients have "+
+			"IPv6 (lan.address6), and ident answers by IPv4", s.LineOf("ident.enabled"))
+	}
 	if ipv6Setting(s.wan.Name, "accept_ra") == "1" {
 		s.addFinding(Warning, "%s: a machine that forwards takes no default route from router advertisements: where the "+
 			"provider sends them, %s", s.LineOf("wan.interface"),

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,13 +14,63 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
+// acceptsAllVerbs checks that the control socket's verbs know a client that is logged in by an IPv6 address, and show
+// it with that.
+func acceptsAllVerbs(t *testing.T, c *control.Client, addr netip.Addr) {
+	t.Helper()
+	shown := func(s control.Session) bool { return s.Addr == addr || slices.Contains(s.Further, addr) }
+	if s, err := c.Session(t.Context(), addr); err != nil || !shown(s) || s.User != "ann" {
+		t.Errorf("asked for %s: %+v, %v", addr, s, err)
+	}
+	limits := control.Limits{UpBps: 1e9, SessionTimeoutSeconds: 3600}
+	n, err := c.LoginAll(t.Context(), []control.LoginRequest{{Addr: addr, User: "ann", Limits: limits}})
+	if err != nil || n != 1 {
+		t.Errorf("logging a list of %s in: %d, %v", addr, n, err)
+	}
+	found := 0
+	must(t, c.Sessions(t.Context(), control.Filter{User: "ann"}, func(s control.Session) error {
+		if found++; !shown(s) || s.Limits != limits {
+			t.Errorf("the session of %s is %+v", addr, s)
+		}
+		return nil
+	}))
+	if found != 1 {
+		t.Errorf("%d sessions of one client", found)
+	}
+}
+
+// keepsIdentOut checks that nobody outside reaches port 113 of a client's IPv6 address.
+func keepsIdentOut(t *testing.T, c *control.Client, addr netip.Addr) {
+	t.Helper()
+	if _, err := try("ip netns exec server busybox nc -w 1 $addr 113 </dev/null", "addr="+addr.String()); err == nil {
+		t.Error("the client's port 113 is reached from outside")
+	}
+	if st, err := c.Status(t.Context()); err != nil || st.Packets["unasked"] == 0 || st.Ident["answer"] != 0 {
+		t.Errorf("after that the status has %v, %v, %v", st.Packets, st.Ident, err)
+	}
+}
+
+// download6 has the client fetch a file from port 7000 of the server, from port 40001.
+func download6(t *testing.T, dir string, size int) {
+	t.Helper()
+	must(t, os.WriteFile(filepath.Join(dir, "file"), make([]byte, size), 0o644))
+	spawn(t, "server", "busybox", "httpd", "-f", "-p", "[::]:7000", "-h", dir)
+	netnstest.Await(t, "the server", func() error {
+		_, err := try("ip netns exec server ss -ltn | grep :7000")
+		return err
+	})
+	sh(t, curl6+"-f -o /dev/null --local-port 40001 http://[2001:db8:9::2]:7000/file")
+}
+
 // TestFlowLogIPv6: the flow log has a client's connections by IPv6 with user, MAC address and all bytes, finds them by
-// the client's IPv6 address and port, and has their ends once the client is logged out by that address.
+// the client's IPv6 address and port, and has their ends once the client is logged out by that address. All verbs take
+// the address. Nobody outside reaches its port 113, at which ident answers by IPv4 alone.
 func TestFlowLogIPv6(t *testing.T) {
 	network6(t)
 	dir := t.TempDir()
 	cfg := configured(t, dir, onEBPF)
 	cfg.LAN.Address6 = netip.MustParsePrefix("2001:db8:1::1/64")
+	cfg.Ident.Enabled = true
 	cfg.FlowLog.Enabled, cfg.FlowLog.Folder = true, filepath.Join(dir, "flows")
 	d := serve(t, cfg)
 	t.Cleanup(func() { d.stop(); must(t, Detach(d.cfg, false)) })
@@ -31,14 +82,11 @@ func TestFlowLogIPv6(t *testing.T) {
 		_, err := c.Login(t.Context(), control.LoginRequest{Addr: addr, User: "ann"})
 		return err
 	})
+	acceptsAllVerbs(t, c, addr)
 	netnstest.Await(t, "the way out", func() error { return reaches6(addr) }) // the kernel first asks for its router
 	const size = 300_000
-	must(t, os.WriteFile(filepath.Join(dir, "file"), make([]byte, size), 0o644))
-	spawn(t, "server", "busybox", "httpd", "-f", "-p", "[::]:7000", "-h", dir)
-	netnstest.Await(t, "the file", func() error {
-		_, err := try(curl6 + "-f -o /dev/null --local-port 40001 http://[2001:db8:9::2]:7000/file")
-		return err
-	})
+	download6(t, dir, size)
+	keepsIdentOut(t, c, addr)
 	near, far := netip.AddrPortFrom(addr, 40001), netip.MustParseAddrPort("[2001:db8:9::2]:7000")
 	find := func(event string, at time.Time) (flow flowlog.Flow) {
 		t.Helper()

@@ -166,6 +166,8 @@ func TestCheckIPv6(t *testing.T) {
 	if all := Check(cfg); Refused(all) != nil {
 		t.Errorf("refused although nothing lacks: %v", Refused(all))
 	}
+	cfg.Ident.Enabled = true
+	find(cfg, Warning, "ident answers by IPv4")
 	sh(t, "sysctl -qw net.ipv6.conf.wan0.accept_ra=1")
 	find(cfg, Warning, "net.ipv6.conf.wan0.accept_ra=2")
 	sh(t, "sysctl -qw net.ipv6.conf.all.forwarding=0")

@@ -21,8 +21,9 @@ func sessionsCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List clients: user, start, bytes sent and received",
-		Long: "Lists clients by address. UP is what a client has sent, DOWN what it has received, IDLE the time since\n" +
-			"its last packet, LEFT the rest of its session time, and DATA LEFT that of the quota that is used up first.\n" +
+		Long: "Lists clients by address; further ones, of IPv6, are in lines of their own below. UP is what a client has\n" +
+			"sent, DOWN what it has received, IDLE the time since its last packet, LEFT the rest of its session time, and\n" +
+			"DATA LEFT that of the quota that is used up first.\n" +
 			"RATE is what it may send and receive, bits a second. A client whose session has ended shows why in place of\n" +
 			"its user. With --rates it takes a second, and NOW is what the client sent and received in that, bits a second.\n" +
 			"With --json, one object a line, with all limits, what is left of each, and with --rates what was sent and received.",
@@ -99,6 +100,11 @@ func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rat
 		}
 		_, err := fmt.Fprintf(w, rowFormat, s.Addr, s.MAC, s.State, began, idle, timeLeft(s.Left), up, down, dataLeft(s.Left),
 			rates(s.Limits), column(func() string { return measured(s).String() }), user, orDash(plain(s.Hostname, 63)))
+		for _, addr := range s.Further {
+			if err == nil {
+				_, err = fmt.Fprintf(w, "  %s\n", addr)
+			}
+		}
 		return err
 	}
 }

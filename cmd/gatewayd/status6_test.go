@@ -34,3 +34,17 @@ func TestStatusOfIPv6(t *testing.T) {
 		}
 	}
 }
+
+// TestSessionsShowAllAddresses: a client's row is followed by its IPv6 addresses.
+func TestSessionsShowAllAddresses(t *testing.T) {
+	var b strings.Builder
+	show := tableWriter(&b, time.Now(), nil)
+	further := []netip.Addr{netip.MustParseAddr("2001:db8:1::7e3b"), netip.MustParseAddr("fe80::1")}
+	must(t, show(control.Session{Addr: netip.MustParseAddr("10.1.0.9"), Further: further, User: "ann"}))
+	must(t, show(control.Session{Addr: netip.MustParseAddr("10.1.0.10")}))
+	lines := strings.Split(b.String(), "\n")
+	if len(lines) != 6 || !strings.HasPrefix(lines[1], "10.1.0.9 ") || lines[2] != "  2001:db8:1::7e3b" ||
+		lines[3] != "  fe80::1" || !strings.HasPrefix(lines[4], "10.1.0.10 ") {
+		t.Errorf("shown is\n%s", b.String())
+	}
+}

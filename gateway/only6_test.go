@@ -124,7 +124,7 @@ ipv6_only = "30m"
 func doWithoutIPv4(t *testing.T, dir string) {
 	t.Helper()
 	conf := filepath.Join(dir, "dhcpcd.conf")
-	must(t, os.WriteFile(conf, []byte("noipv6\nnohook resolv.conf\noption ipv6_only_preferred\n"), 0o644))
+	must(t, os.WriteFile(conf, []byte("noipv6\nnoipv4ll\nnohook resolv.conf\noption ipv6_only_preferred\n"), 0o644))
 	script := `for d in /run /var/lib/dhcpcd; do mkdir -p $0$d; mount --bind $0$d $d; done; exec dhcpcd -B -d -f "$@" c0`
 	cmd := exec.Command("ip", "netns", "exec", "client", "unshare", "--mount", "sh", "-ec", script, dir, conf)
 	out, err := cmd.StderrPipe()

@@ -12,7 +12,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	netnstest.Main(m, `ip link set lo up; nft -f - <<EOF
+	netnstest.Main(m, `ip link set lo up
+for a in 2001:db8:1::1 2001:db8:1::2 2001:db8:1::3 2001:db8:1::4 2001:db8:9::2; do ip addr add $a/128 dev lo nodad; done
+nft -f - <<EOF
 table ip t {
   chain zones { type filter hook output priority -300; ip saddr 127.1.0.3 ct zone set 7; }
   chain zoned { type filter hook prerouting priority -300; ip saddr 127.1.0.3 ct zone set 7; }

@@ -32,11 +32,6 @@ func connect6(t *testing.T, server, gateway netip.Addr) {
 // however the kernel is asked. Those of other clients and with the gateway go on.
 func TestIPv6(t *testing.T) {
 	server, gateway6 := netip.MustParseAddr("2001:db8:9::2"), netip.MustParseAddr("2001:db8:1::1")
-	addrs := []netip.Addr{server, gateway6, client6(2), client6(3), client6(4)}
-	for _, a := range addrs {
-		netnstest.Run(t, "ip addr add "+a.String()+"/128 dev lo nodad")
-	}
-	t.Cleanup(func() { netnstest.Run(t, "ip -6 addr flush dev lo scope global") })
 	connect(t)
 	before := connections(t)
 	connect6(t, server, gateway6)
@@ -82,9 +77,8 @@ func TestIPv6(t *testing.T) {
 
 // TestReadIPv6: of a message about an echo by ICMPv6 all is read that there is of one by ICMP.
 func TestReadIPv6(t *testing.T) {
-	netnstest.Run(t, "ip addr add 2001:db8:1::7/128 dev lo nodad; ping -6 -q -c 1 -e 4242 2001:db8:1::7; "+
-		"ip addr del 2001:db8:1::7/128 dev lo")
-	addr := netip.AddrPortFrom(client6(7), 4242)
+	netnstest.Run(t, "ping -6 -q -c 1 -e 4242 ::1")
+	addr := netip.AddrPortFrom(netip.IPv6Loopback(), 4242)
 	want := Tuple{From: addr, To: addr, Protocol: unix.IPPROTO_ICMPV6, ICMPType: 128}
 	found := false
 	must(t, List(func(c Connection) {

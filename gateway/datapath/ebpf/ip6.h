@@ -63,6 +63,28 @@ static __always_inline int nd_in(struct __sk_buff *skb, const struct ipv6hdr *ip
 	return spend_work6(c, WORK_QUESTION) ? pass(skb, REASON_LOCAL) : drop(skb, REASON_THROTTLED);
 }
 
+/* pass_here6 passes an admitted client's packet for this machine or a group to the stack. Behind
+ * extension headers it could be neighbour discovery that the daemon does not hear (RFC 7113), so
+ * no packet with them passes but multicast listener reports. The stack takes no neighbour
+ * discovery from fragments (RFC 6980). */
+__noinline int pass_here6(struct __sk_buff *skb)
+{
+	struct {
+		__u8 next, length, options[6], type;
+	} behind;
+	__u8 next;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, nexthdr), &next, 1))
+		return drop(skb, REASON_MALFORMED);
+	if (next == NEXT_HOP_BY_HOP && !bpf_skb_load_bytes(skb, ETH_HLEN + IP6_LEN, &behind, sizeof(behind)) &&
+		behind.next == NEXT_ICMP6 && !behind.length &&
+		((behind.type >= ICMP6_MLD_QUERY && behind.type <= ICMP6_MLD_DONE) || behind.type == ICMP6_MLD2_REPORT))
+		return pass(skb, REASON_LOCAL);
+	if (next == NEXT_HOP_BY_HOP || next == NEXT_ROUTING || next == NEXT_OPTIONS || next == NEXT_AH)
+		return drop(skb, REASON_MALFORMED);
+	return pass(skb, REASON_LOCAL);
+}
+
 /* across6 passes an admitted client's packet to another client, as forward_across does. */
 static __always_inline int across6(struct __sk_buff *skb, const struct ipv6hdr *ip,
 	const struct settings6 *s, const void *end, __u64 now)
@@ -121,8 +143,8 @@ static __always_inline int forward_up6(struct __sk_buff *skb, struct ethhdr *eth
 		return TC_ACT_SHOT;
 	if (!same6(h->dst, dst) || h->generation != common->generation || now >= h->until)
 		way = ask_for_hop6(skb, common->generation);
-	if (way == WAY6_LOCAL)
-		return pass(skb, REASON_LOCAL);
+	if (way == WAY6_LOCAL && !(is_link_local6(&ip->daddr) && bpf_map_lookup_elem(&clients6, &dst)))
+		return pass_here6(skb);
 	if (is_link_local6(&ip->saddr) || is_link_local6(&ip->daddr)) /* RFC 4291, 2.5.6 */
 		return drop(skb, REASON_FOREIGN_SOURCE);
 	if (!within_limits(skb, 0, c, on_wire6(skb, ip, end), 1, now))
@@ -217,7 +239,7 @@ __noinline int ip6_in(struct __sk_buff *skb, __u32 session)
 		return PREAUTH6;
 	/* The stack does not forward frames sent to a group's address. */
 	if (unlikely(is_multicast6(&ip->daddr) || skb->pkt_type != PACKET_HOST))
-		return pass(skb, REASON_LOCAL);
+		return pass_here6(skb);
 	return forward_up6(skb, eth, ip, c, s, end, changes);
 }
 

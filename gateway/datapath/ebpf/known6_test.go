@@ -59,6 +59,10 @@ func TestIPv6KnownConnections(t *testing.T) {
 			}
 			before := d.packets(t)
 			verdict, frame := packets[name]()
+			if want == "7 forwarded" && change(before, d.packets(t))["stack"] == 1 {
+				before = d.packets(t) // the hop is asked for again each second, and that packet is the stack's
+				verdict, frame = packets[name]()
+			}
 			if got := fmt.Sprint(verdict); !strings.HasPrefix(want, got+" ") ||
 				change(before, d.packets(t))[want[len(got)+1:]] != 1 {
 				t.Errorf("%s, %s: verdict %s, counted %v, want %s", step.name, name, got, change(before, d.packets(t)), want)

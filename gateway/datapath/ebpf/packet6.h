@@ -9,7 +9,10 @@
 
 #define AF_INET6 10
 #define NEXT_HOP_BY_HOP 0 /* a router must read this extension header (RFC 8200, 4.3) */
+#define NEXT_ROUTING 43
+#define NEXT_AH 51
 #define NEXT_ICMP6 58
+#define NEXT_OPTIONS 60
 #define IP6_LEN sizeof(struct ipv6hdr)
 #define ND_HOPS 255 /* the hop limit of neighbour discovery: the sender is on the link (RFC 4861) */
 
@@ -26,9 +29,12 @@ enum icmp6_type {
 	ICMP6_UNREACHABLE = 1,
 	ICMP6_ECHO = 128,
 	ICMP6_ECHO_REPLY = 129,
+	ICMP6_MLD_QUERY = 130,
+	ICMP6_MLD_DONE = 132,
 	ICMP6_ROUTER_SOLICITATION = 133,
 	ICMP6_NEIGHBOUR_SOLICITATION = 135,
 	ICMP6_REDIRECT = 137,
+	ICMP6_MLD2_REPORT = 143,
 };
 
 #define ICMP6_PROHIBITED 1 /* code of "unreachable": administratively prohibited (RFC 4443, 3.1) */

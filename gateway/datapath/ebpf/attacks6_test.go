@@ -215,6 +215,7 @@ func TestIPv6Attacks(t *testing.T) {
 	}
 	d := n.open6(t)
 	d.redirecting6(t)
+	run(t, "ip -n $client link set c0 down", n.env()...) // whose own packets would be counted too
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice, aliceLocal, alice6}, MAC: aliceMAC, Admitted: true}))
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob, bobLocal, bob6}, MAC: bobMAC}))
 	must(t, d.Open(netip.PrefixFrom(garden6, 128), time.Now().Add(time.Hour)))

@@ -69,9 +69,10 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/compared/nfqueue/queue": {},
 
 	// What clients say about their addresses, and are told: their frames, which address is whose, router advertisements.
-	"gateway/framelink": {"internal/sockbuf"},
-	"gateway/bindings":  {"gateway/budget", "gateway/due", "gateway/framelink"},
-	"gateway/routeradv": {"gateway/budget", "gateway/due", "gateway/framelink"},
+	"gateway/framelink":  {"internal/sockbuf"},
+	"gateway/prefixpool": {}, // a /64 for each client
+	"gateway/bindings":   {"gateway/budget", "gateway/due", "gateway/framelink"},
+	"gateway/routeradv":  {"gateway/budget", "gateway/due", "gateway/framelink"},
 
 	// netfilter as the kernel has it: connections, what keeps a LAN without a data path closed, rules
 	"gateway/netfilter/conntrack": {},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/routes"
 	"github.com/gateweigh/gateweigh/gateway/delegation"
+	"github.com/gateweigh/gateweigh/gateway/prefixpool"
 	"github.com/gateweigh/gateweigh/gateway/routeradv"
 )
 
@@ -46,12 +47,11 @@ func (g *gateway) openDelegation(context.Context) (o opened, err error) {
 func (g *gateway) delegated(prefixes []delegation.Prefix) {
 	var all []delegation.Prefix
 	for _, p := range prefixes {
-		parts, err := delegation.Carve(p.Prefix, []delegation.Network{{}})
-		if err != nil {
+		var err error
+		if p.Prefix, err = g.usedOf(p.Prefix); err != nil {
 			g.log.Error("a delegated prefix is of no use", "prefix", p.Prefix, "err", err)
 			continue
 		}
-		p.Prefix = parts[0].Link
 		all = append(all, p)
 	}
 	// First those that clients begin connections with.
@@ -70,12 +70,36 @@ func (g *gateway) delegated(prefixes []delegation.Prefix) {
 		err = g.dp.IPv6.SetPrefixes6(g.prefixes6())
 	}
 	if err == nil {
-		err = g.advertiser.Update(func(a *routeradv.Advertisement) { a.Prefixes = g.advertisedPrefixes() })
+		err = g.retell6(all)
 	}
 	if err != nil {
 		g.log.Error("clients cannot use the delegated prefixes", "err", err)
 	}
 	g.bindings.Recheck()
+}
+
+// usedOf returns what of a delegated prefix clients have addresses of: its first /64, or each of them a /64 of it.
+func (g *gateway) usedOf(prefix netip.Prefix) (netip.Prefix, error) {
+	if g.cfg.LAN.ClientPrefixes.Delegated {
+		return prefix, prefixpool.Check(prefix)
+	}
+	parts, err := delegation.Carve(prefix, []delegation.Network{{}})
+	if err != nil {
+		return prefix, err
+	}
+	return parts[0].Link, nil
+}
+
+// retell6 tells clients of their prefixes.
+func (g *gateway) retell6(all []delegation.Prefix) error {
+	if !g.cfg.LAN.ClientPrefixes.Delegated {
+		return g.advertiser.Update(func(a *routeradv.Advertisement) { a.Prefixes = g.advertisedPrefixes() })
+	}
+	if err := g.setPools(linksOf(all)); err != nil {
+		return err
+	}
+	g.advertiser.Retell()
+	return nil
 }
 
 func linksOf(all []delegation.Prefix) (links []netip.Prefix) {
@@ -90,17 +114,29 @@ func (g *gateway) prefixes6() []netip.Prefix {
 	d := &g.prefixes
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return append([]netip.Prefix{g.cfg.LAN.Address6.Masked()}, linksOf(d.all)...)
+	all := []netip.Prefix{g.cfg.LAN.Address6.Masked()}
+	if pool := g.cfg.LAN.ClientPrefixes.Pool; pool.IsValid() {
+		all = append(all, pool)
+	}
+	return append(all, linksOf(d.all)...)
 }
 
-// advertisedPrefixes returns the prefixes as clients are told them. Those that the provider has replaced have a
-// preferred lifetime that is over.
+// advertisedPrefixes returns the prefixes as clients are told them, or those of which each is told a /64 of its own.
+// Those that the provider has replaced have a preferred lifetime that is over.
 func (g *gateway) advertisedPrefixes() []routeradv.Prefix {
 	d := &g.prefixes
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := []routeradv.Prefix{{Prefix: g.cfg.LAN.Address6.Masked(), Preferred: prefixPreferred, Valid: prefixValid,
-		OnLink: true, Autonomous: true}}
+	lan := g.cfg.LAN
+	configured := lan.Address6.Masked()
+	if lan.ClientPrefixes.On() {
+		configured = lan.ClientPrefixes.Pool
+	}
+	var all []routeradv.Prefix
+	if configured.IsValid() {
+		all = append(all, routeradv.Prefix{Prefix: configured, Preferred: prefixPreferred, Valid: prefixValid,
+			OnLink: true, Autonomous: true})
+	}
 	now := time.Now()
 	for _, p := range d.all {
 		one := routeradv.Prefix{Prefix: p.Prefix, Preferred: prefixPreferred, Valid: prefixValid,

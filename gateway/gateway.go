@@ -78,6 +78,8 @@ type gateway struct {
 	advertiser  *routeradv.Server
 	prefixes    delegatedPrefixes
 	delegation  *delegation.Client
+	each6       clientPrefixes
+	noPrefix    budget.OncePerMinute // messages of pools that are used up
 	dhcp6       *dhcp6.Server
 	leases6     *dhcp6.File
 

@@ -50,6 +50,9 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 	if !lan.Address6.IsValid() {
 		return o, nil
 	}
+	if err := g.openEach6(); err != nil {
+		return o, err
+	}
 	local, err := linkLocal(lan.Interface)
 	if err != nil {
 		return o, err
@@ -62,10 +65,16 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 		return o, errors.Join(err, heard.Close())
 	}
 	o.close = func() error { return errors.Join(heard.Close(), g.bindings.Close()) }
-	g.advertiser, err = routeradv.New(routeradv.Config{
-		Interface: lan.Interface, LinkLocal: local, All: g.advertisement(), Frames: heard.routers.open, Log: g.log,
+	advertise := routeradv.Config{
+		Interface: lan.Interface, LinkLocal: local, Frames: heard.routers.open, Log: g.log,
 		Rogue: func(r routeradv.Rogue) { g.rogue("advertises itself as an IPv6 router", raGuard, r.MAC) },
-	})
+	}
+	if lan.ClientPrefixes.On() {
+		advertise.Told = g.toldEach
+	} else {
+		advertise.All = g.advertisement()
+	}
+	g.advertiser, err = routeradv.New(advertise)
 	if err != nil {
 		return o, err
 	}
@@ -92,11 +101,7 @@ func (g *gateway) bindingsConfig(heard *heard6, local netip.Addr) bindings.Confi
 	return bindings.Config{
 		Interface: lan.Interface, Source: local, Frames: heard.neighbours.open, Log: g.log,
 		Rules: bindings.Rules{
-			MayUse: func(_ bindings.Anchor, addr netip.Addr) bool {
-				return addr != lan.Address6.Addr() && slices.ContainsFunc(g.prefixes6(), func(p netip.Prefix) bool {
-					return p.Contains(addr) && addr != p.Addr() // which all routers have (RFC 4291, 2.6.1)
-				})
-			},
+			MayUse:   func(a bindings.Anchor, addr netip.Addr) bool { return g.mayUse6(a.MAC, addr) },
 			IsOwn:    func(addr netip.Addr) bool { return addr == local },
 			Known:    func(a bindings.Anchor) bool { return len(g.table.Keys(a.MAC)) > 0 },
 			LastSeen: g.seen6,
@@ -106,6 +111,16 @@ func (g *gateway) bindingsConfig(heard *heard6, local netip.Addr) bindings.Confi
 		Redirects: func(mac bindings.MAC) { g.rogue("sends IPv6 redirects", raGuard, mac) },
 		Store:     savedAddresses{g.table},
 	}
+}
+
+// mayUse6 reports whether a client may have an address, as far as its prefix and the gateway's own decide that.
+func (g *gateway) mayUse6(mac datapath.MAC, addr netip.Addr) bool {
+	if g.cfg.LAN.ClientPrefixes.On() {
+		return g.each6.isOf(mac, addr) && addr != netip.PrefixFrom(addr, 64).Masked().Addr()
+	}
+	return addr != g.cfg.LAN.Address6.Addr() && slices.ContainsFunc(g.prefixes6(), func(p netip.Prefix) bool {
+		return p.Contains(addr) && addr != p.Addr() // which all routers have (RFC 4291, 2.6.1)
+	})
 }
 
 // savedAddresses are the IPv6 addresses of the session table's clients, which a former daemon saved.
@@ -212,33 +227,39 @@ func (a *addresses6) of(mac datapath.MAC) []netip.Addr {
 	return slices.Clone(a.bound[mac])
 }
 
-// add notes that an address is bound to a MAC address.
-func (a *addresses6) add(mac datapath.MAC, addr netip.Addr) {
+// add notes that an address is bound to a MAC address, and reports whether it was not.
+func (a *addresses6) add(mac datapath.MAC, addr netip.Addr) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.bound == nil {
 		a.bound = map[datapath.MAC][]netip.Addr{}
 	}
-	if !slices.Contains(a.bound[mac], addr) {
-		a.bound[mac] = append(a.bound[mac], addr)
+	if slices.Contains(a.bound[mac], addr) {
+		return false
 	}
+	a.bound[mac] = append(a.bound[mac], addr)
+	return true
 }
 
-// drop notes that an address is not bound to a MAC address.
-func (a *addresses6) drop(mac datapath.MAC, addr netip.Addr) {
+// drop notes that an address is not bound to a MAC address, and reports whether it was.
+func (a *addresses6) drop(mac datapath.MAC, addr netip.Addr) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	was := slices.Contains(a.bound[mac], addr)
 	a.bound[mac] = slices.DeleteFunc(a.bound[mac], func(other netip.Addr) bool { return other == addr })
 	if len(a.bound[mac]) == 0 {
 		delete(a.bound, mac)
 	}
+	return was
 }
 
 // bound6 gives a client an IPv6 address that it has made itself.
 func (g *gateway) bound6(mac datapath.MAC, addr netip.Addr) {
 	a := &g.addresses6
 	defer a.begin(mac)()
-	a.add(mac, addr)
+	if a.add(mac, addr) {
+		g.each6.used(mac, addr)
+	}
 	if keys := g.table.Keys(mac); len(keys) > 0 {
 		g.extend6(keys[0], addr)
 	}
@@ -248,7 +269,9 @@ func (g *gateway) bound6(mac datapath.MAC, addr netip.Addr) {
 func (g *gateway) gone6(mac datapath.MAC, addr netip.Addr) {
 	a := &g.addresses6
 	defer a.begin(mac)()
-	a.drop(mac, addr)
+	if a.drop(mac, addr) {
+		g.each6.unused(mac, addr)
+	}
 	s, known := g.table.Get(addr)
 	if !known || s.MAC != mac {
 		return

@@ -259,8 +259,15 @@ subnet6 2001:db8:9::/64 { prefix6 2001:db8:a000:: 2001:db8:a0ff:: /56; }
 `
 
 // TestDelegatedPrefix: clients have addresses of the prefix that the provider delegates, beside those of the gateway's
-// own prefix; sessions go on by both, and detach leaves no route.
+// own prefix, or of a /64 of their own; sessions go on by all, and detach leaves no route.
 func TestDelegatedPrefix(t *testing.T) {
+	t.Run("one for all", func(t *testing.T) { delegatedPrefix(t, config.ClientPrefixes{}, 2) })
+	t.Run("one for each", func(t *testing.T) { delegatedPrefix(t, config.ClientPrefixes{Delegated: true}, 1) })
+}
+
+// delegatedPrefix is TestDelegatedPrefix with that many addresses of the client.
+func delegatedPrefix(t *testing.T, each config.ClientPrefixes, count int) {
+	t.Helper()
 	network6(t)
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "dhcpd.conf"), []byte(dhcpd), 0o644))
@@ -272,7 +279,7 @@ func TestDelegatedPrefix(t *testing.T) {
 		filepath.Join(dir, "leases"), "-pf", filepath.Join(dir, "dhcpd.pid"), "--no-pid", "s0")
 	cfg := configured(t, dir, onEBPF)
 	cfg.LAN.Address6 = netip.MustParsePrefix("2001:db8:1::1/64")
-	cfg.WAN.Delegation = true
+	cfg.WAN.Delegation, cfg.LAN.ClientPrefixes = true, each
 	d := serve(t, cfg)
 	addr4 := netip.MustParseAddr(lease(t))
 	delegated := netip.MustParsePrefix("2001:db8:a000::/40")
@@ -290,7 +297,7 @@ func TestDelegatedPrefix(t *testing.T) {
 	must(t, err)
 	_, err = c.Login(t.Context(), control.LoginRequest{Addr: addr4, User: "ann"})
 	must(t, err)
-	for _, addr := range awaitAddrs6(t, 2) {
+	for _, addr := range awaitAddrs6(t, count) {
 		netnstest.Await(t, "the way out", func() error { return reaches6(addr) })
 	}
 	statusHasPrefix(t, c, delegated)
@@ -299,6 +306,14 @@ func TestDelegatedPrefix(t *testing.T) {
 	}
 	must(t, d.stop())
 	must(t, reaches6(ofProvider))
+	d = serve(t, cfg)
+	netnstest.Await(t, "the same address with the next daemon", func() error {
+		if got := d.client(t); !slices.Contains(got.Further, ofProvider) {
+			return fmt.Errorf("the client is shown with %v", got.Further)
+		}
+		return reaches6(ofProvider)
+	})
+	must(t, d.stop())
 	must(t, Detach(d.cfg, false))
 	if out := sh(t, "ip -6 route show dev lan0"); strings.Contains(out, "2001:db8:a0") {
 		t.Errorf("a route is left: %s", out)

@@ -101,6 +101,17 @@ var nat64 = strict.AcceptText(`a prefix of a NAT64 such as "64:ff9b::/96"`, func
 	return p, err == nil && ok && p.Addr().Is6() && !p.Addr().Is4In6() && p == p.Masked()
 })
 
+// clientPrefixes reads the networks of which each client has a /64.
+var clientPrefixes = strict.AcceptText(`an IPv6 network of /32 to /63 such as "2001:db8:100::/48", or "delegated"`,
+	func(s string) (ClientPrefixes, bool) {
+		if s == "delegated" {
+			return ClientPrefixes{Delegated: true}, true
+		}
+		p, err := netip.ParsePrefix(s)
+		return ClientPrefixes{Pool: p}, err == nil && p.Bits() >= 32 && p.Bits() < 64 && p.Addr().Is6() &&
+			p.Addr().IsGlobalUnicast() && !p.Addr().Is4In6() && p == p.Masked()
+	})
+
 // network6 reads an IPv6 network, or one address.
 var network6 = strict.AcceptText(`an IPv6 network such as "2001:db8:7::/48"`, func(s string) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(s)

@@ -93,13 +93,23 @@ type Config struct {
 
 // LAN is the interface towards the clients.
 type LAN struct {
-	Interface string
-	Address   netip.Prefix // the gateway's own, with the network's length: 10.1.0.1/16
-	Address6  netip.Prefix // the same of IPv6, 2001:db8:1::1/64; zero: clients have no IPv6
+	Interface      string
+	Address        netip.Prefix // the gateway's own, with the network's length: 10.1.0.1/16
+	Address6       netip.Prefix // the same of IPv6, 2001:db8:1::1/64; zero: clients have no IPv6
+	ClientPrefixes ClientPrefixes
 	// Inbound6 are networks outside whose hosts reach clients by IPv6 unasked.
 	Inbound6 []netip.Prefix
 	NAT64    netip.Prefix // by which clients without IPv4 reach IPv4 hosts, to be advertised; zero: none
 }
+
+// ClientPrefixes are IPv6 networks of which each client has a /64 of its own. The zero value is none.
+type ClientPrefixes struct {
+	Pool      netip.Prefix // zero: none, or Delegated
+	Delegated bool         // those that the provider delegates
+}
+
+// On reports whether each client has a /64 of its own.
+func (c ClientPrefixes) On() bool { return c.Delegated || c.Pool.IsValid() }
 
 // Network is the LAN's network.
 func (l LAN) Network() netip.Prefix { return l.Address.Masked() }

@@ -51,6 +51,7 @@ func (c *Config) settings() []setting {
 		keyAt("lan.interface", &c.LAN.Interface, link),
 		keyAt("lan.address", &c.LAN.Address, ownAddress),
 		keyAt("lan.address6", &c.LAN.Address6, ownAddress6),
+		keyAt("lan.client_prefixes", &c.LAN.ClientPrefixes, clientPrefixes),
 		keyAt("lan.inbound6", &c.LAN.Inbound6, list(network6)),
 		keyAt("lan.nat64", &c.LAN.NAT64, nat64),
 		keyAt("wan.interface", &c.WAN.Interface, link),

@@ -265,7 +265,8 @@ func TestDelegatedPrefix(t *testing.T) {
 	t.Run("one for each", func(t *testing.T) { delegatedPrefix(t, config.ClientPrefixes{Delegated: true}, 1) })
 }
 
-// delegatedPrefix is TestDelegatedPrefix with that many addresses of the client.
+// delegatedPrefix is TestDelegatedPrefix with that many addresses of the client. Long: the steps of one run, each of
+// which needs the state that the one before left.
 func delegatedPrefix(t *testing.T, each config.ClientPrefixes, count int) {
 	t.Helper()
 	network6(t)

@@ -63,7 +63,8 @@ var wrongKeys = []problem{
 		minimal + "lan.address6 = \"2001:db8::1/64\"\nlan.client_prefixes = \"delegated\"\n",
 		[]string{`x.toml:7: lan.client_prefixes: … wan.delegation = true`}},
 	{"clients' prefixes and leased addresses",
-		minimal + "lan.address6 = \"2001:db8::1/64\"\nlan.client_prefixes = \"2001:db8:1::/48\"\ndhcp6.mode = \"stateful\"\n",
+		minimal + "lan.address6 = \"2001:db8::1/64\"\nlan.client_prefixes = \"2001:db8:1::/48\"\n" +
+			"dhcp6.mode = \"stateful\"\n",
 		[]string{`x.toml:8: dhcp6.mode: … "stateful" … lan.client_prefixes …`}},
 	{"inbound without IPv6", minimal + "lan.inbound6 = [\"::/0\"]\n",
 		[]string{`x.toml:6: lan.inbound6: has no effect … lan.address6`}},

@@ -13,7 +13,7 @@ import (
 )
 
 // TestClientPrefixes: each client has a /64 of its own, the same one after a restart, and no other client can use an
-// address of it, logged in or not.
+// address of it, logged in or not. Long: the steps of one run, each of which needs the state that the one before left.
 func TestClientPrefixes(t *testing.T) {
 	network6(t)
 	pool := netip.MustParsePrefix("2001:db8:100::/48")
@@ -51,14 +51,14 @@ ip -n server route add 2001:db8:100::/48 via 2001:db8:9::1`)
 	if reaches6(stolen) == nil {
 		t.Errorf("%s, of another client's /64, passes", stolen)
 	}
-	if got := d.client(t).Further; !slices.Contains(got, first) || slices.Contains(got, stolen) {
+	if got := furtherOf(t, d, addr4); !slices.Contains(got, first) || slices.Contains(got, stolen) {
 		t.Errorf("the client is shown with %v", got)
 	}
 	must(t, d.stop())
 	must(t, reaches6(first))
 	d = start()
 	must(t, reaches6(first))
-	if got := d.client(t).Further; !slices.Contains(got, first) {
+	if got := furtherOf(t, d, addr4); !slices.Contains(got, first) {
 		t.Errorf("after a restart the client is shown with %v", got)
 	}
 	must(t, d.stop())
@@ -66,6 +66,20 @@ ip -n server route add 2001:db8:100::/48 via 2001:db8:9::1`)
 	if out := sh(t, "ip -6 route show dev lan0"); strings.Contains(out, "2001:db8:100:") {
 		t.Errorf("a route is left: %s", out)
 	}
+}
+
+// furtherOf returns the addresses that a client has beside the one by which it was first known.
+func furtherOf(t *testing.T, d daemon, client netip.Addr) (further []netip.Addr) {
+	t.Helper()
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	must(t, c.Sessions(t.Context(), control.Filter{}, func(s control.Session) error {
+		if s.Addr == client {
+			further = s.Further
+		}
+		return nil
+	}))
+	return further
 }
 
 // globalAddr returns a global address that an interface has and that no other host has.

@@ -65,17 +65,7 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 		return o, errors.Join(err, heard.Close())
 	}
 	o.close = func() error { return errors.Join(heard.Close(), g.bindings.Close()) }
-	advertise := routeradv.Config{
-		Interface: lan.Interface, LinkLocal: local, Frames: heard.routers.open, Log: g.log,
-		Rogue: func(r routeradv.Rogue) { g.rogue("advertises itself as an IPv6 router", raGuard, r.MAC) },
-	}
-	if lan.ClientPrefixes.On() {
-		advertise.Told = g.toldEach
-	} else {
-		advertise.All = g.advertisement()
-	}
-	g.advertiser, err = routeradv.New(advertise)
-	if err != nil {
+	if g.advertiser, err = routeradv.New(g.advertiserConfig(heard, local)); err != nil {
 		return o, err
 	}
 	parts := []func(context.Context) error{g.bindings.Run, g.advertiser.Run,
@@ -94,6 +84,19 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 	}
 	o.run = func(ctx context.Context) error { return runAll(ctx, parts...) }
 	return o, nil
+}
+
+func (g *gateway) advertiserConfig(heard *heard6, local netip.Addr) routeradv.Config {
+	out := routeradv.Config{
+		Interface: g.cfg.LAN.Interface, LinkLocal: local, Frames: heard.routers.open, Log: g.log,
+		Rogue: func(r routeradv.Rogue) { g.rogue("advertises itself as an IPv6 router", raGuard, r.MAC) },
+	}
+	if g.cfg.LAN.ClientPrefixes.On() {
+		out.Told = g.toldEach
+	} else {
+		out.All = g.advertisement()
+	}
+	return out
 }
 
 func (g *gateway) bindingsConfig(heard *heard6, local netip.Addr) bindings.Config {

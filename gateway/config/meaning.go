@@ -25,9 +25,9 @@ var meanings = map[string]meaning{
 	"lan.address6": {unset: "none: clients have no IPv6", text: "the gateway's IPv6 address there, with the length 64. " +
 		"The interface must have it already. Clients make addresses of their own of this prefix " +
 		"([IPv6](../ipv6.md)); with `ebpf` alone"},
-	"lan.client_prefixes": {unset: "none: clients share the /64 of `lan.address6`", text: "an IPv6 network of which each " +
-		"client has a /64 of its own (RFC 8273), or `\"delegated\"`: those that the provider delegates. The provider " +
-		"must route the network to this machine"},
+	"lan.client_prefixes": {unset: "none: clients share the /64 of `lan.address6`", text: "an IPv6 network of which " +
+		"each client has a /64 of its own (RFC 8273), or `\"delegated\"`: those that the provider delegates. The " +
+		"provider must route the network to this machine"},
 	"lan.inbound6": {unset: "nobody", text: "networks outside whose hosts reach clients by IPv6 unasked. What " +
 		"others send passes only while the client has lately sent a packet of the same connection (RFC 6092). " +
 		"`[\"::/0\"]`: everybody"},

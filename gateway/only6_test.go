@@ -115,7 +115,9 @@ ipv6_only = "30m"
 		return err == nil && strings.Contains(records, "Acct-Status-Type = Stop")
 	})
 	mac := strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(linkMACIn(t, "client", "c0")), ":", "-"))
-	if !strings.Contains(records, `Calling-Station-Id = "`+mac+`"`) || strings.Contains(records, "Framed-IP-Address") {
+	told6 := strings.Count(records, "Framed-IPv6-Address = "+addr.String()+"\n")
+	if told6 < 2 || !strings.Contains(records, `Calling-Station-Id = "`+mac+`"`) ||
+		strings.Contains(records, "Framed-IP-Address") {
 		t.Errorf("RADIUS was told:\n%s", records)
 	}
 }

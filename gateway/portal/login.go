@@ -113,7 +113,8 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page.User = strings.TrimSpace(form.Get("username")) // phones append a space to completed words
-	c := Credentials{User: page.User, Password: form.Get("password"), Key: s.Key, Failures: try.Failures(page.User)}
+	c := Credentials{User: page.User, Password: form.Get("password"), Key: s.Key,
+		FurtherAddrs: s.FurtherAddrs, Failures: try.Failures(page.User)}
 	p.logIn(w, r, page, c, try)
 }
 

@@ -49,6 +49,7 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 		p.text(rfc2865.UserName_Type, e.User)
 		p.number(rfc2866.AcctAuthentic_Type, uint32(c.authentic()))
 		p.client(&c.cfg, e.Key, e.PPPoE.Session != 0)
+		p.addresses6(e.FurtherAddrs...)
 		p.line(e.PPPoE.Session)
 		p.routes(e.PPPoE.Routes)
 		for _, class := range e.Class {
@@ -101,4 +102,4 @@ func (c *Client) restart(enabled bool) *accountingRequest {
 
 // maxClass is how many bytes of Class attributes, with their headers, fit into an accounting packet beside the longest
 // values of all other attributes.
-const maxClass = radius.MaxPacketLength - headerSize - 4*(maxValue+2) - maxRoutes*32 - 256
+const maxClass = radius.MaxPacketLength - headerSize - 4*(maxValue+2) - maxRoutes*32 - maxAddresses6*18 - 256

@@ -3,6 +3,7 @@ package radius
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,12 +18,16 @@ import (
 // began is in the past, so that its delay is not 0.
 var began = time.Now().Add(-2 * time.Hour).Truncate(time.Second)
 
+// testFurther are addresses of the test's client beside its first one: the link-local one is not for servers.
+var testFurther = []netip.Addr{
+	netip.MustParseAddr("fe80::5"), netip.MustParseAddr("2001:db8:1::5"), netip.MustParseAddr("fd00:1::5")}
+
 // testEvent is an event of a session with more than 4 GiB each way.
 func testEvent(kind session.Kind, after time.Duration, cause session.Cause) session.Event {
 	return session.Event{
 		Kind: kind, Cause: cause, At: began.Add(after),
 		Session: session.Session{
-			Key: testKey, State: session.Authenticated, ID: "00deadbeef001234", Began: began,
+			Key: testKey, FurtherAddrs: testFurther, State: session.Authenticated, ID: "00deadbeef001234", Began: began,
 			Login:  session.Login{User: "alice", Class: [][]byte{{0x00, 0xff}, []byte("second"), {0x01}}},
 			Counts: session.Counts{UpBytes: 5<<32 + 7, UpPackets: 1000, DownBytes: 1<<40 + 1<<31, DownPackets: 1<<32 + 2},
 		},
@@ -40,7 +45,8 @@ func TestAccounting(t *testing.T) {
 		"Acct-Session-Id": {"00deadbeef001234"}, "User-Name": {"alice"}, "Acct-Authentic": {"RADIUS"},
 		"NAS-Identifier": {"gateway-1"}, "NAS-IP-Address": {"192.0.2.1"}, "NAS-Port-Type": {"Ethernet"},
 		"Calling-Station-Id": {"02-00-00-AB-CD-EF"}, "Called-Station-Id": {"Guests"}, "Framed-IP-Address": {"10.1.0.5"},
-		"Class": {"0x00ff", "0x7365636f6e64", "0x01"},
+		"Framed-IPv6-Address": {"2001:db8:1::5", "fd00:1::5"},
+		"Class":               {"0x00ff", "0x7365636f6e64", "0x01"},
 	}
 	counts := record{
 		"Acct-Input-Octets": {"7"}, "Acct-Input-Gigawords": {"5"}, "Acct-Input-Packets": {"1000"},
@@ -187,6 +193,7 @@ func TestLongestAccountingFits(t *testing.T) {
 	})
 	e := testEvent(session.Ended, time.Hour, session.Quota)
 	e.User, e.Class = long, nil
+	e.FurtherAddrs = slices.Repeat([]netip.Addr{netip.MustParseAddr("2001:db8::1")}, maxAddresses6)
 	for left := maxClass; left > 2; {
 		class := make([]byte, min(left-2, maxValue))
 		e.Class = append(e.Class, class)

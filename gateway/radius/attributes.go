@@ -6,6 +6,7 @@ import (
 	"layeh.com/radius/rfc2866"
 	"layeh.com/radius/rfc2869"
 	"layeh.com/radius/rfc3576"
+	"layeh.com/radius/rfc6911"
 )
 
 // packets is a set of packet kinds: those that may carry an attribute.
@@ -108,6 +109,9 @@ var attributes = []avp{
 	{"Framed-Pool", 0, rfc2869.FramedPool_Type, accept,
 		"PPPoE clients: the name in `pppoe.pool` of the pool that the address is of"},
 	{"Error-Cause", 0, rfc3576.ErrorCause_Type, reply, "why a request was refused"},
+	{"Framed-IPv6-Address", 0, rfc6911.FramedIPv6Address_Type, portalRequest | sessions | naming,
+		"each global IPv6 address that the client has (RFC 6911). In a Disconnect- or CoA-Request: of the session, each " +
+			"that is given"},
 
 	{"MS-CHAP-Challenge", vendorMicrosoft, msChallenge, lineRequest, "of PPPoE clients that use MS-CHAPv2"},
 	{"MS-CHAP2-Response", vendorMicrosoft, msCHAP2Response, lineRequest, "of PPPoE clients that use MS-CHAPv2"},

@@ -156,7 +156,9 @@ func TestAttributesSent(t *testing.T) {
 	for _, cfg.Method = range []Method{PAP, CHAP} {
 		c := newClient(t, cfg)
 		credentials := session.Credentials{User: "ann", Password: "x", Key: testKey, SessionID: "5f3c"}
+		credentials.FurtherAddrs = testFurther
 		line := credentials
+		line.FurtherAddrs = nil
 		line.Key.Addr, line.Port, line.Circuit, line.Remote = netip.Addr{}, 7, "eth 1", "line"
 		chap, ms := line, line
 		chap.CHAP = &session.CHAP{Challenge: make([]byte, 16), Response: make([]byte, 16)}

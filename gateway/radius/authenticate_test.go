@@ -158,13 +158,13 @@ func TestAttributesOfAnAccessRequest(t *testing.T) {
 		"NAS-Identifier": {"gateway-1"}, "NAS-IP-Address": {"192.0.2.1"}, "NAS-Port-Type": {"Wireless-802.11"},
 		"NAS-Port-Id":        {"eth1"},
 		"Calling-Station-Id": {"02-00-00-AB-CD-EF"}, "Called-Station-Id": {"02-00-00-00-00-FF:Guests"},
-		"Framed-IP-Address": {"10.1.0.5"},
-		"Acct-Session-Id":   {"00deadbeef001234"},
+		"Framed-IP-Address": {"10.1.0.5"}, "Framed-IPv6-Address": {"2001:db8:1::5", "fd00:1::5"},
+		"Acct-Session-Id": {"00deadbeef001234"},
 	}
 	askedFor := func(c Config) record {
 		t.Helper()
 		who := credentials("alice", "correct horse")
-		who.SessionID = "00deadbeef001234"
+		who.SessionID, who.FurtherAddrs = "00deadbeef001234", testFurther
 		if _, err := newClient(t, c).Authenticate(t.Context(), who); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,9 @@ type oneSession struct {
 	late            error // of Kick, of a session that has ended
 }
 
-func (o *oneSession) Get(a netip.Addr) (session.Session, bool)     { return o.s, a == o.s.Addr }
+func (o *oneSession) Get(a netip.Addr) (session.Session, bool) {
+	return o.s, a == o.s.Addr || slices.Contains(o.s.FurtherAddrs, a)
+}
 func (o *oneSession) Each(f func(session.Session) bool)            { f(o.s) }
 func (o *oneSession) Kick(netip.Addr, string, session.Cause) error { o.kicked++; return o.late }
 func (o *oneSession) Alter(_ netip.Addr, _ string, edit func(*session.Limits)) error {
@@ -334,9 +337,13 @@ func TestDynamicSigned(t *testing.T) {
 	}
 }
 
-// FuzzDynamic: only authentic requests that name the session do anything to it.
+// FuzzDynamic: only authentic requests that name the session do anything to it. Long: the seeds and one property.
 func FuzzDynamic(f *testing.F) {
 	d, o := newDynamic(f)
+	o.s.FurtherAddrs = testFurther
+	f.Add(d.request(f, radius.CodeDisconnectRequest, 3, testSecret, func(p builder) {
+		p.addresses6(testFurther...)
+	})[headerSize:], false)
 	f.Add(d.request(f, radius.CodeDisconnectRequest, 1, testSecret, func(p builder) {
 		p.text(rfc2865.UserName_Type,
 			"ann")
@@ -372,7 +379,8 @@ func FuzzDynamic(f *testing.F) {
 		}
 		p := &radius.Packet{Attributes: attrs}
 		named := string(p.Get(rfc2866.AcctSessionID_Type)) == o.s.ID || string(p.Get(rfc2865.UserName_Type)) == o.s.User ||
-			framedAddress(p) == o.s.Addr || p.Get(rfc2865.CallingStationID_Type) != nil
+			framedAddress(p) == o.s.Addr ||
+			slices.Contains(o.s.FurtherAddrs, framedAddress6(p)) || p.Get(rfc2865.CallingStationID_Type) != nil
 		if done > 0 && !named {
 			t.Fatalf("done by %x", attributes)
 		}

@@ -14,6 +14,7 @@ import (
 	"layeh.com/radius/rfc2866"
 	"layeh.com/radius/rfc2869"
 	"layeh.com/radius/rfc3576"
+	"layeh.com/radius/rfc6911"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -53,7 +54,7 @@ func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause r
 	for _, a := range p.Attributes {
 		switch a.Type {
 		case rfc2865.UserName_Type, rfc2866.AcctSessionID_Type, rfc2865.FramedIPAddress_Type, rfc2865.CallingStationID_Type,
-			rfc2865.NASPort_Type:
+			rfc2865.NASPort_Type, rfc6911.FramedIPv6Address_Type:
 			named = true
 		}
 	}
@@ -66,7 +67,11 @@ func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause r
 		}
 		return true
 	}
-	if addr := framedAddress(p); addr.IsValid() {
+	addr := framedAddress(p)
+	if !addr.IsValid() {
+		addr = framedAddress6(p)
+	}
+	if addr.IsValid() {
 		if s, present := d.sessions.Get(addr); present {
 			visit(s)
 		}
@@ -91,6 +96,8 @@ func (d *Dynamic) matches(s session.Session, p *radius.Packet) bool {
 		case rfc2865.FramedIPAddress_Type:
 			addr, ok := netip.AddrFromSlice(a.Attribute)
 			same = ok && addr == s.Addr
+		case rfc6911.FramedIPv6Address_Type:
+			same = hasAddress6(s, a.Attribute)
 		case rfc2865.CallingStationID_Type:
 			same = strings.EqualFold(string(a.Attribute), stationID(s.Key))
 		case rfc2865.NASPort_Type:

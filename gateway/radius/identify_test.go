@@ -10,6 +10,7 @@ import (
 	"layeh.com/radius/rfc2866"
 	"layeh.com/radius/rfc2869"
 	"layeh.com/radius/rfc3576"
+	"layeh.com/radius/rfc6911"
 )
 
 // TestDynamicComparesAll: a request that names a session with another value of any attribute changes nothing.
@@ -104,6 +105,43 @@ func TestDynamicForAnotherGateway(t *testing.T) {
 				t.Errorf("%d done", done)
 			}
 		}
+	}
+}
+
+// TestDynamicByIPv6Address: a session is found by any of its global IPv6 addresses, several of which must all be its
+// own, and together with IPv4. Others, and values that are no such address, find none.
+func TestDynamicByIPv6Address(t *testing.T) {
+	for _, tt := range []struct {
+		of    []string
+		found bool
+	}{
+		{[]string{"2001:db8:1::5"}, true}, {[]string{"fd00:1::5", "2001:db8:1::5"}, true},
+		{[]string{"fd00:1::5", "10.1.0.9"}, true}, {[]string{"fd00:1::5", "10.1.0.8"}, false},
+		{[]string{"2001:db8:1::6"}, false}, {[]string{"2001:db8:1::5", "2001:db8:1::6"}, false},
+		{[]string{"fe80::5"}, false}, {[]string{"::ffff:10.1.0.9"}, false}, {[]string{"::"}, false},
+	} {
+		d, o := newDynamic(t)
+		o.s.FurtherAddrs = testFurther
+		_, cause := d.carryOut(packet(t, func(p builder) {
+			for _, text := range tt.of {
+				a := netip.MustParseAddr(text)
+				if a.Is4() {
+					p.address(rfc2865.FramedIPAddress_Type, a)
+				} else {
+					p.Add(rfc6911.FramedIPv6Address_Type, a.AsSlice())
+				}
+			}
+		}))
+		if (o.kicked == 1) != tt.found || !tt.found && cause != rfc3576.ErrorCause_Value_SessionContextNotFound {
+			t.Errorf("%v: %d ended, Error-Cause %d", tt.of, o.kicked, cause)
+		}
+	}
+	d, o := newDynamic(t)
+	for _, short := range [][]byte{{}, {10, 1, 0, 9}, make([]byte, 17)} {
+		d.carryOut(packet(t, func(p builder) { p.Add(rfc6911.FramedIPv6Address_Type, short) }))
+	}
+	if o.kicked > 0 {
+		t.Error("a value of another length ends a session")
 	}
 }
 

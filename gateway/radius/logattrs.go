@@ -22,6 +22,9 @@ func logUsers(p *radius.Packet, found []session.Session) []any {
 		if addr := framedAddress(p); addr.IsValid() {
 			client = strings.TrimSpace(client + " " + addr.String())
 		}
+		if addr := framedAddress6(p); addr.IsValid() {
+			client = strings.TrimSpace(client + " " + addr.String())
+		}
 		return []any{"user", string(p.Get(rfc2865.UserName_Type)), "client", client, "session",
 			string(p.Get(rfc2866.AcctSessionID_Type))}
 	}

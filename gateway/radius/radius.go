@@ -28,9 +28,9 @@
 // # Requests of servers
 //
 // Dynamic carries out Disconnect- and CoA-Requests (RFC 5176) of the configured servers, signed with their
-// secrets. Sessions are named by Acct-Session-Id, User-Name, Framed-IP-Address, Calling-Station-Id and
-// NAS-Port, of which all that are there must be right. A CoA-Request changes the limits that it names, by the
-// attributes above; anything else is refused.
+// secrets. Sessions are named by Acct-Session-Id, User-Name, Framed-IP-Address, Framed-IPv6-Address,
+// Calling-Station-Id and NAS-Port, of which all that are there must be right. A CoA-Request changes the limits
+// that it names, by the attributes above; anything else is refused.
 //
 // An Access-Challenge admits nobody: neither PAP nor CHAP can answer one (RFC 2865, 4.4). Other attributes are ignored.
 package radius

@@ -81,6 +81,7 @@ func (b builder) client(c *Config, k session.Key, line bool) {
 	b.text(rfc2865.CallingStationID_Type, stationID(k))
 	b.text(rfc2865.CalledStationID_Type, c.CalledStationID)
 	b.address(rfc2865.FramedIPAddress_Type, k.Addr)
+	b.addresses6(k.Addr)
 }
 
 // stationID is a client's MAC address in the form of RFC 3580, 3.21.
@@ -119,6 +120,7 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 	}
 	p.gateway(r.cfg)
 	p.client(r.cfg, r.credentials.Key, r.credentials.Port != 0)
+	p.addresses6(r.credentials.FurtherAddrs...)
 	p.line(r.credentials.Port)
 	p.vendor(vendorADSL, adslCircuit, []byte(r.credentials.Circuit))
 	p.vendor(vendorADSL, adslRemote, []byte(r.credentials.Remote))

@@ -1,6 +1,9 @@
 package session
 
-import "errors"
+import (
+	"errors"
+	"net/netip"
+)
 
 // Credentials are a client's proof of who it is, at a login. They are unchecked: an attacker
 // may have chosen every byte.
@@ -9,6 +12,8 @@ type Credentials struct {
 	// CHAP is an answer to a challenge, instead of Password; nil: there is none.
 	CHAP *CHAP
 	Key  Key // of the client that logs in; over PPPoE it has no address yet
+	// FurtherAddrs are the addresses that the client has beside the first one, as Session's.
+	FurtherAddrs []netip.Addr
 	// Port is the PPPoE session in which the client logs in; Circuit and Remote are what an access
 	// node says of its line. Zero: it is on Ethernet.
 	Port            uint16

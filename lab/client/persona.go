@@ -35,7 +35,6 @@ var personaKind = Kind{
 	Needs:      Needs{KiB: 20, Files: 1},
 	MaxLearned: learnPersonas,
 	MTU:        traffic.EthernetMTU,
-	IPv4Only:   "a persona answers for one IPv4 address",
 	Times: Times{
 		Stay: time.Millisecond, Storm: 500 * time.Microsecond,
 		Login: 50 * time.Millisecond, FastLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
@@ -47,6 +46,7 @@ var personaKind = Kind{
 type personaHost struct {
 	link     *persona.Link
 	dhcp     *persona.DHCP
+	ndp      *persona.NDP  // nil: the personas have no IPv6
 	announce bool          // personas ask for the router's hardware address: see learnPersonas
 	sockets  chan struct{} // holds one element for each open socket of a login; its capacity is their largest number
 
@@ -56,18 +56,30 @@ type personaHost struct {
 
 // newPersonaHost prepares the host's interface. mtu is the MTU of the clients' route in bytes; 0: the interface's.
 func newPersonaHost(cfg Config, mtu int) (*personaHost, error) {
-	link, err := persona.Open(persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count + cfg.Guests,
-		Window: InitialWindow, MTU: mtu, Singly: cfg.Singly})
+	on := persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count + cfg.Guests,
+		Window: InitialWindow, MTU: mtu, Singly: cfg.Singly}
+	if cfg.Family.Has6() {
+		on.LAN6, on.Gateway6 = cfg.LAN6, cfg.Gateway6
+		// Without this, sockets bind to addresses of interfaces alone, other than with IPv4.
+		if err := SetSysctls(map[string]string{"ipv6/ip_nonlocal_bind": "1"}); err != nil {
+			return nil, err
+		}
+	}
+	link, err := persona.Open(on)
 	if err != nil {
 		return nil, err
 	}
 	var files unix.Rlimit
 	dhcp, err := persona.NewDHCP(cfg.Parent)
+	var discovery *persona.NDP
+	if err == nil && cfg.Family.Has6() {
+		discovery, err = persona.NewNDP(cfg.Parent, cfg.LAN6)
+	}
 	if err = errors.Join(err, unix.Getrlimit(unix.RLIMIT_NOFILE, &files)); err != nil {
 		return nil, errors.Join(err, link.Close())
 	}
 	return &personaHost{
-		link: link, dhcp: dhcp, announce: cfg.Count <= learnPersonas,
+		link: link, dhcp: dhcp, ndp: discovery, announce: cfg.Count <= learnPersonas,
 		sockets: make(chan struct{}, maxSockets(files.Cur)), owners: map[netip.Addr]int{},
 	}, nil
 }
@@ -91,12 +103,18 @@ func (h *personaHost) attach(c *Client) attachment {
 	return p
 }
 
-// hold keeps the DHCP socket open until done is called.
+// hold keeps the sockets of DHCP and of neighbour discovery open until done is called.
 func (h *personaHost) hold() (done func(), err error) {
 	if err := h.dhcp.Hold(); err != nil {
 		return func() {}, err
 	}
-	return h.dhcp.Unhold, nil
+	if h.ndp == nil {
+		return h.dhcp.Unhold, nil
+	}
+	if err := h.ndp.Hold(); err != nil {
+		return h.dhcp.Unhold, err
+	}
+	return func() { h.ndp.Unhold(); h.dhcp.Unhold() }, nil
 }
 
 func (h *personaHost) close() error { return h.link.Close() }
@@ -118,8 +136,9 @@ type personaClient struct {
 	host   *personaHost
 	static netip.Addr // its static address; the zero Addr: it leases
 
-	state sync.Mutex    // guards held
+	state sync.Mutex    // guards held and held6
 	held  persona.Lease // the lease of its address; the zero Lease: it has none
+	held6 []netip.Addr  // its IPv6 addresses, the link-local one too
 }
 
 func (c *personaClient) create(context.Context) error { return nil }
@@ -133,11 +152,25 @@ const maxDeclines = 3
 // errAddressInUse is why a persona declines an address.
 var errAddressInUse = errors.New("another client has the address it was given")
 
-// lease leases an address by DHCP, or takes the static one. It declines an address that another client has, and asks
-// for another (RFC 2131, 3.1, step 5). It does nothing while the persona has an address.
-func (c *personaClient) lease(ctx context.Context) (all Tries, err error) {
+// lease gets the addresses of the client's family: that of IPv4 by DHCP, those of IPv6 by SLAAC.
+func (c *personaClient) lease(ctx context.Context) (tries Tries, err error) {
 	c.state.Lock()
 	defer c.state.Unlock()
+	tries = Tries{Count: 1}
+	if c.cfg.leases4() {
+		tries, err = c.lease4(ctx)
+	}
+	if err == nil && c.cfg.Family.Has6() && len(c.held6) == 0 {
+		var more Tries
+		more, err = c.autoconfigure(ctx)
+		tries.Add(Tries{Count: more.Count - 1, Refusal: more.Refusal})
+	}
+	return tries, err
+}
+
+// lease4 leases an address by DHCP, or takes the static one. It declines an address that another client has, and asks
+// for another (RFC 2131, 3.1, step 5). It does nothing while the persona has an address. The caller has locked state.
+func (c *personaClient) lease4(ctx context.Context) (all Tries, err error) {
 	if c.held.Addr.IsValid() {
 		return Tries{Count: 1}, nil
 	}
@@ -203,8 +236,8 @@ func (c *personaClient) dropAddress() error {
 func (c *personaClient) release(context.Context) error {
 	c.state.Lock()
 	defer c.state.Unlock()
-	if !c.held.Addr.IsValid() {
-		return nil
+	if err := c.dropAddresses6(); err != nil || !c.held.Addr.IsValid() {
+		return err
 	}
 	if !c.static.IsValid() {
 		if err := c.host.dhcp.Release(c.mac(), c.held); err != nil {

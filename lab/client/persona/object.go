@@ -8,5 +8,5 @@ func CheckObject() error {
 	if err != nil {
 		return err
 	}
-	return layout.Check(spec, map[string]any{"personas": programsPersona{}})
+	return layout.Check(spec, map[string]any{"personas": programsPersona{}, "personas6": programsPersona{}})
 }

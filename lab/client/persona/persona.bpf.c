@@ -9,12 +9,12 @@
  *						questions for clients' addresses are answered here
  *
  * Every packet costs one look into a hash table, however many clients there are.
- * IPv6 would be a second table beside clients and a case in each switch; until
- * then it passes as the host's own. */
+ * IPv6 has a table of its own (persona6.h). */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/udp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -39,7 +39,7 @@ struct persona {
 	__u8 pad[2];
 	__u64 tx_packets, tx_bytes; /* packets as on the wire; bytes of IP, an aggregate with one header */
 	__u64 rx_packets, rx_bytes;
-	__u64 arp_answered;
+	__u64 arp_answered; /* questions for its address, with IPv6 neighbour solicitations */
 	__u64 misdirected; /* came for its IP address with another hardware address: dropped */
 };
 
@@ -171,6 +171,8 @@ static __always_inline int ip_out(struct __sk_buff *skb, const void *data, const
 	return TC_ACT_OK;
 }
 
+#include "persona6.h"
+
 /* to_lan sees what leaves the host. */
 SEC("tc")
 int to_lan(struct __sk_buff *skb)
@@ -180,6 +182,8 @@ int to_lan(struct __sk_buff *skb)
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
 		return ip_out(skb, data, end);
+	case bpf_htons(ETH_P_IPV6):
+		return ip6_out(skb, data, end);
 	case bpf_htons(ETH_P_ARP):
 		return arp_out(skb, data, end);
 	}
@@ -290,6 +294,8 @@ int from_lan(struct __sk_buff *skb)
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
 		return ip_in(skb, data, end);
+	case bpf_htons(ETH_P_IPV6):
+		return ip6_in(skb, data, end);
 	case bpf_htons(ETH_P_ARP):
 		return arp_in(skb, data, end);
 	case bpf_htons(ETH_P_PPP_DATA):

@@ -35,7 +35,11 @@ func (m MAC) String() string { return net.HardwareAddr(m[:]).String() }
 type Config struct {
 	Interface string       // towards the LAN
 	LAN       netip.Prefix // all clients' addresses lie in it
-	Clients   int          // the most that have an address at once
+	// LAN6 is the clients' IPv6 network, a /64, and Gateway6 the router in it; invalid: the clients have no IPv6. Sockets
+	// can bind to its addresses where net.ipv6.ip_nonlocal_bind is 1.
+	LAN6     netip.Prefix
+	Gateway6 netip.Addr
+	Clients  int // the most that have an address at once
 	// Window is the initial congestion window of the clients' route, in segments; zero: the kernel's.
 	Window int
 	// MTU is the MTU of the clients' route, in bytes of an IP packet; zero: the interface's.
@@ -55,6 +59,7 @@ type Link struct {
 	attached []link.Link
 	routes   []*netlink.Route
 	router   netip.Addr // valid once SetRouter has set the route to it
+	router6  netip.Addr // the same of SetRouter6
 }
 
 // Open prepares the interface for clients: it attaches the programs and makes the LAN's addresses local. It acts in the
@@ -74,7 +79,7 @@ func Open(cfg Config) (_ *Link, err error) {
 	}
 	// The programs come before the addresses, because without them the kernel would answer ARP requests for all of the
 	// LAN.
-	for _, step := range []func() error{l.load, l.attach, l.addLAN, l.disableAggregation} {
+	for _, step := range []func() error{l.load, l.attach, l.addLAN, l.addLAN6, l.disableAggregation} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
@@ -99,6 +104,9 @@ func (l *Link) load() error {
 		if p, bad := netip.ParsePrefix(a.String()); bad == nil && l.cfg.LAN.Contains(p.Addr()) && err == nil {
 			err = spec.Variables["host_addr"].Set(mapKey(p.Addr()))
 		}
+	}
+	if err == nil {
+		err = l.load6(spec)
 	}
 	if err == nil {
 		err = spec.LoadAndAssign(&l.objs, nil)
@@ -243,10 +251,15 @@ func (l *Link) disableAggregation() error {
 	return nil
 }
 
-// SetRouterMAC enters the router's hardware address, for clients in PPPoE sessions, which do not ask for it by ARP.
+// SetRouterMAC enters the router's hardware address, where clients do not ask for it: those in PPPoE sessions, and
+// those of IPv6 (see SetRouter6).
 func (l *Link) SetRouterMAC(router netip.Addr, mac MAC) error {
-	n := &netlink.Neigh{LinkIndex: l.ifi.Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: router.AsSlice(),
-		HardwareAddr: mac[:]}
+	family := unix.AF_INET
+	if router.Is6() {
+		family = unix.AF_INET6
+	}
+	n := &netlink.Neigh{LinkIndex: l.ifi.Index, Family: family, State: netlink.NUD_PERMANENT,
+		IP: router.AsSlice(), HardwareAddr: mac[:]}
 	if err := netlink.NeighSet(n); err != nil {
 		return fmt.Errorf("entering %s as the hardware address of %s: %w", mac, router, err)
 	}
@@ -275,7 +288,7 @@ func (l *Link) Close() error {
 	for _, p := range l.attached {
 		errs = append(errs, p.Close())
 	}
-	l.routes, l.router, l.attached = nil, netip.Addr{}, nil
+	l.routes, l.router, l.router6, l.attached = nil, netip.Addr{}, netip.Addr{}, nil
 	l.objs.Close() // its error would only say that they are closed already
 	return errors.Join(errs...)
 }

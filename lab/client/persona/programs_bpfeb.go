@@ -13,6 +13,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type programsIn6Addr struct {
+	_    structs.HostLayout
+	In6U struct {
+		_       structs.HostLayout
+		U6Addr8 [16]uint8
+	}
+}
+
 type programsPersona struct {
 	_           structs.HostLayout
 	Mac         [6]uint8
@@ -31,13 +39,16 @@ type programsPersona struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	programsMapPersonas = "personas"
-	programsMapRefusals = "refusals"
-	programsProgFromLan = "from_lan"
-	programsProgToLan   = "to_lan"
-	programsVarHostAddr = "host_addr"
-	programsVarLanBase  = "lan_base"
-	programsVarLanMask  = "lan_mask"
+	programsMapPersonas   = "personas"
+	programsMapPersonas6  = "personas6"
+	programsMapRefusals   = "refusals"
+	programsProgFromLan   = "from_lan"
+	programsProgToLan     = "to_lan"
+	programsVarHost6Last  = "host6_last"
+	programsVarHostAddr   = "host_addr"
+	programsVarLan6Prefix = "lan6_prefix"
+	programsVarLanBase    = "lan_base"
+	programsVarLanMask    = "lan_mask"
 )
 
 // loadPrograms returns the embedded CollectionSpec for programs.
@@ -90,17 +101,20 @@ type programsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsMapSpecs struct {
-	Personas *ebpf.MapSpec `ebpf:"personas"`
-	Refusals *ebpf.MapSpec `ebpf:"refusals"`
+	Personas  *ebpf.MapSpec `ebpf:"personas"`
+	Personas6 *ebpf.MapSpec `ebpf:"personas6"`
+	Refusals  *ebpf.MapSpec `ebpf:"refusals"`
 }
 
 // programsVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsVariableSpecs struct {
-	HostAddr *ebpf.VariableSpec `ebpf:"host_addr"`
-	LanBase  *ebpf.VariableSpec `ebpf:"lan_base"`
-	LanMask  *ebpf.VariableSpec `ebpf:"lan_mask"`
+	Host6Last  *ebpf.VariableSpec `ebpf:"host6_last"`
+	HostAddr   *ebpf.VariableSpec `ebpf:"host_addr"`
+	Lan6Prefix *ebpf.VariableSpec `ebpf:"lan6_prefix"`
+	LanBase    *ebpf.VariableSpec `ebpf:"lan_base"`
+	LanMask    *ebpf.VariableSpec `ebpf:"lan_mask"`
 }
 
 // programsObjects contains all objects after they have been loaded into the kernel.
@@ -123,13 +137,15 @@ func (o *programsObjects) Close() error {
 //
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsMaps struct {
-	Personas *ebpf.Map `ebpf:"personas"`
-	Refusals *ebpf.Map `ebpf:"refusals"`
+	Personas  *ebpf.Map `ebpf:"personas"`
+	Personas6 *ebpf.Map `ebpf:"personas6"`
+	Refusals  *ebpf.Map `ebpf:"refusals"`
 }
 
 func (m *programsMaps) Close() error {
 	return _ProgramsClose(
 		m.Personas,
+		m.Personas6,
 		m.Refusals,
 	)
 }
@@ -138,9 +154,11 @@ func (m *programsMaps) Close() error {
 //
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsVariables struct {
-	HostAddr *ebpf.Variable `ebpf:"host_addr"`
-	LanBase  *ebpf.Variable `ebpf:"lan_base"`
-	LanMask  *ebpf.Variable `ebpf:"lan_mask"`
+	Host6Last  *ebpf.Variable `ebpf:"host6_last"`
+	HostAddr   *ebpf.Variable `ebpf:"host_addr"`
+	Lan6Prefix *ebpf.Variable `ebpf:"lan6_prefix"`
+	LanBase    *ebpf.Variable `ebpf:"lan_base"`
+	LanMask    *ebpf.Variable `ebpf:"lan_mask"`
 }
 
 // programsPrograms contains all programs after they have been loaded into the kernel.

@@ -11,13 +11,12 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Accounting: events that are sent at once for the first time, and the same number of those that are sent
-// again. An event that is not confirmed within overdue gives its place to another, while its server may still
-// answer; so do overdueMost at once.
+// Bounds of the accounting events that are in flight. An event that is not confirmed within overdueInFlight is overdue:
+// it is still waited for, but another event may be sent in its place.
 const (
-	accountedAtOnce = 64
+	accountedAtOnce = 64 // new events, and as many that are sent again; overdue ones do not count
 	overdueInFlight = time.Second
-	overdueMost     = 1024
+	overdueMost     = 1024 // overdue events
 )
 
 // accounts reports whether accounting is sent to RADIUS servers.
@@ -48,11 +47,11 @@ func (g *gateway) account(ctx context.Context) error {
 type accounting struct {
 	g       *gateway
 	overdue chan struct{}        // holds an element for each event that gave its place to another
-	failed  budget.OncePerMinute // to log
-	logged  atomic.Bool          // the log has that events are not confirmed
+	failed  budget.OncePerMinute // allows the log one message a minute
+	logged  atomic.Bool          // the log says that events are not confirmed
 }
 
-// lane sends events that were never tried, or with again those that were, until ctx ends.
+// lane sends events until ctx ends: with again those that were sent before, otherwise those that were not.
 func (a *accounting) lane(ctx context.Context, again bool) error {
 	places := make(chan struct{}, accountedAtOnce)
 	var sending sync.WaitGroup

@@ -27,7 +27,8 @@ func offFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "ac
 // mark makes an empty file that survives a power cut.
 func mark(path string) error { return statefile.Replace(path, func(io.Writer) error { return nil }) }
 
-// whyTableLost describes why there is no session table at path although there was one, or "". fresh: there is none.
+// whyTableLost describes why there is no session table at path although there was one; "" otherwise. boot is a file
+// that exists once a daemon has run with this folder. fresh: there is no table, and there never was one.
 func whyTableLost(path, boot string) (reason string, fresh bool) {
 	info, err := os.Stat(path)
 	switch {
@@ -44,7 +45,7 @@ func whyTableLost(path, boot string) (reason string, fresh bool) {
 	return reason, true
 }
 
-// beginAnew has RADIUS servers told that the gateway begins without the sessions that it may have had.
+// beginAnew notes that RADIUS servers must be told that the gateway begins without sessions (announce).
 func (g *gateway) beginAnew() error {
 	if err := mark(onFile(g.cfg)); err != nil {
 		return fmt.Errorf("noting that RADIUS servers are to be told of the start: %w", err)
@@ -52,8 +53,8 @@ func (g *gateway) beginAnew() error {
 	return nil
 }
 
-// takeBack has servers told of the start, and of all sessions once more, after they were told at detach
-// that the gateway's sessions have ended.
+// takeBack does nothing unless servers were told at detach that all sessions have ended. Then it has them told that the
+// gateway starts, and of the start of each session that still exists.
 func (g *gateway) takeBack() error {
 	if _, err := os.Stat(offFile(g.cfg)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -67,19 +68,20 @@ func (g *gateway) takeBack() error {
 	return os.Remove(offFile(g.cfg))
 }
 
-// deafMost is how often in a row a server may confirm an event without the Accounting-On before it. Then it counts as
-// one that never confirms Accounting-On. A server that was away, or lost packets, confirms it in one of these attempts.
+// deafMost is how often in a row a server may confirm an event, but not the Accounting-On sent before it. Then it
+// counts as a server that never confirms Accounting-On: one that was away, or lost packets, would confirm it in one of
+// these attempts.
 const deafMost = 3
 
-// announce sends RADIUS servers an Accounting-On before any event, where one is due, so that they end the sessions that
-// they still have. It does not wait for a server that confirms events but no Accounting-On. The event by which it finds
-// that out is sent again after Accounting-On.
+// announce sends RADIUS servers an Accounting-On before any event, if one is due (onFile), so that they end the
+// sessions that they still have. It gives up if servers confirm events but never Accounting-On. To find that out it
+// sends an event, which is sent again after a confirmed Accounting-On.
 func (g *gateway) announce(ctx context.Context) error {
 	if _, err := os.Stat(onFile(g.cfg)); err != nil || !g.accounts() {
 		return nil
 	}
 	var failed budget.OncePerMinute
-	var held *session.Event // confirmed before Accounting-On, and not done
+	var held *session.Event // the event that was confirmed although Accounting-On was not; it is not marked as done yet
 	for again, deaf := false, 0; deaf < deafMost; again = !again {
 		err := g.radius.AccountingOn(ctx)
 		if ctx.Err() != nil && err != nil {
@@ -128,9 +130,9 @@ func (g *gateway) probe(ctx context.Context, again bool) (*session.Event, error)
 // offTime bounds how long detach waits for RADIUS servers.
 const offTime = 5 * time.Second
 
-// signOff tells RADIUS servers that all sessions have ended (Accounting-Off), at detach. Where a daemon goes on
-// with the sessions, or none was ever there, they are told nothing. Detach has done its work by then, so a
-// server that does not answer is logged and no error.
+// signOff tells RADIUS servers at detach that all sessions have ended (Accounting-Off). It tells them nothing if the
+// table has no sessions or cannot be read. Detach has done its work by then, so signOff logs a server that does not
+// answer, and returns no error.
 func signOff(cfg *config.Config) error {
 	if !cfg.RADIUS.Accounting || len(cfg.RADIUS.Servers()) == 0 {
 		return nil
@@ -142,14 +144,14 @@ func signOff(cfg *config.Config) error {
 		}
 	})
 	if err != nil || sessions == 0 {
-		return nil // what is damaged is told at the next start
+		return nil // the next start reports a damaged table
 	}
 	c, err := radius.New((&gateway{cfg: cfg}).radiusConfig())
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := mark(offFile(cfg)); err != nil { // before: what is not confirmed may have been heard
+	if err := mark(offFile(cfg)); err != nil { // before sending: servers may receive what they do not confirm
 		return fmt.Errorf("noting that RADIUS servers are told of the end of all sessions: %w", err)
 	}
 	ctx, stop := context.WithTimeout(context.Background(), offTime)

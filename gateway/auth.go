@@ -107,8 +107,14 @@ type limitDefaults struct {
 // Admit fills in the configuration's limits, unless an operator logs the client in.
 func (t limitDefaults) Admit(addr netip.Addr, login session.Login) (session.Session, error) {
 	t.setDefaults(&login)
+	undo, err := t.g.grant(addr.Unmap(), &login)
+	if err != nil {
+		return session.Session{}, err
+	}
 	s, err := t.Table.Admit(addr, login)
-	if err == nil {
+	if err != nil {
+		undo()
+	} else {
 		t.g.admitted(s)
 		t.g.warnOfPorts(s.Addr)
 		t.g.log.Info("admitted", "client", s.Key.String(), "user", s.User, "session", s.ID)
@@ -149,13 +155,16 @@ func setDefault[T comparable](limit *T, given bool, normal T) {
 // Lease gives an address to a client that an operator logs in, if clients can have it.
 func (t limitDefaults) Lease(key session.Key, hostname string, end time.Time) error {
 	lan := t.g.cfg.LAN
-	if reason := lan.Unleasable(key.Addr); reason != "" {
+	if reason := lan.Unleasable(key.Addr); reason != "" && !key.Addr.Is6() {
 		return fmt.Errorf("%w: %s %s", datapath.ErrForeign, key.Addr, reason)
 	}
 	ownLinks, err := net.InterfaceByName(lan.Interface)
 	if mac := net.HardwareAddr(key.MAC[:]); key.MAC == (datapath.MAC{}) ||
 		err == nil && slices.Equal(mac, ownLinks.HardwareAddr) {
 		return fmt.Errorf("no client's MAC: %s is nobody's, or the gateway's own", mac)
+	}
+	if key.Addr.Is6() {
+		return t.g.claim6(key)
 	}
 	return t.Table.Lease(key, hostname, end)
 }

@@ -23,9 +23,9 @@ func (p *timedSource) Authenticate(ctx context.Context, _ session.Credentials) (
 	return session.Login{}, radius.ErrNoServer
 }
 
-// TestLoginTimeoutFollowsRADIUS: a guest has an answer within 10 s, unless the operator's radius.timeout says that
-// servers need longer; each of two then gets as long. Check-config tells of transmissions that do not fit in. Long:
-// most lines are the table of cases.
+// TestLoginTimeoutFollowsRADIUS: a login waits 8 s for all RADIUS servers, so that a guest has an answer within 10 s.
+// It waits longer if radius.timeout says that a server needs longer: want is that time. check-config warns (warns) if
+// not all transmissions of a request to a server fit into it. Long: most lines are the table of cases.
 func TestLoginTimeoutFollowsRADIUS(t *testing.T) {
 	for _, tt := range []struct {
 		keys, servers string

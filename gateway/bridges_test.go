@@ -10,10 +10,10 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestBridge: a LAN that is a bridge of the gateway's machine is served as another. Where netfilter sees its frames
-// check and log say which setting that is, also when somebody changes it later; HTTP before login comes to the portal,
-// and nobody passes without a login. Long: the steps of one run, each of which needs the state that the one before
-// left.
+// TestBridge: a LAN that is a bridge of the gateway's machine is served as other LANs are. If netfilter sees the
+// bridge's frames, Check and the log name the setting that causes this, also when somebody changes it later. HTTP
+// before login comes to the portal, and nobody passes without a login. Long: the steps of one run, each of which needs
+// the state that the one before left.
 func TestBridge(t *testing.T) {
 	network(t)
 	netnstest.NeedBridgeCalls(t)

@@ -48,7 +48,34 @@ func Check(cfg *config.Config) []Finding {
 			running = s.PID
 		}
 	}
-	return check(cfg, running)
+	if len(cfg.Networks) == 0 {
+		return check(cfg, running)
+	}
+	s := &survey{Config: cfg}
+	s.refuse(refuseSingle(cfg))
+	if running == 0 {
+		s.refuse(datapath.CheckClaims(datapath.ExclusiveClaims(cfg.WAN.Interface)...))
+	}
+	return append(s.findings, ofNetworks(cfg, func(n *config.Config) []Finding { return check(n, running) })...)
+}
+
+// ofNetworks returns the findings of each of several networks. What is found in all of them is there once.
+func ofNetworks(cfg *config.Config, find func(*config.Config) []Finding) (all []Finding) {
+	in := map[Finding][]string{}
+	for _, n := range cfg.Networks {
+		for _, f := range find(n) {
+			if in[f] == nil {
+				all = append(all, f)
+			}
+			in[f] = append(in[f], n.Name)
+		}
+	}
+	for i, f := range all {
+		if names := in[f]; len(names) < len(cfg.Networks) {
+			all[i].Text = fmt.Sprintf("network %s: %s", strings.Join(names, ", "), f.Text)
+		}
+	}
+	return all
 }
 
 // survey looks at the machine for what a configuration needs, and collects findings.
@@ -64,8 +91,9 @@ type survey struct {
 func check(cfg *config.Config, running int) []Finding {
 	s := &survey{Config: cfg, running: running}
 	for _, part := range []func(){
-		s.folders, s.interfaces, s.bridged, s.address, s.ipv6, s.path, s.garden, s.gardenAddresses, s.payload,
-		s.translation, s.ownPorts, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
+		s.folders, s.interfaces, s.bridged, s.address, s.ipv6, s.overlaps, s.leasable, s.path, s.garden,
+		s.gardenAddresses, s.payload,
+		s.translation, s.ownPorts, s.several, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
 		part()
 	}
 	return s.findings
@@ -131,7 +159,7 @@ func (s *survey) interfaces() {
 			err = op.Err // without "route ip+net"
 		}
 		if err != nil {
-			s.addFinding(Refusal, "looking for %s %q: %v (ip link lists the interfaces)", i.key, i.name, err)
+			s.addFinding(Refusal, "%s: looking for %q: %v (ip link lists the interfaces)", s.LineOf(i.key), i.name, err)
 			continue
 		}
 		if *i.dev = dev; dev.Flags&net.FlagUp == 0 {
@@ -142,8 +170,8 @@ func (s *survey) interfaces() {
 			if i.dev == &s.lan {
 				s.port, weight = true, Refusal
 			}
-			s.addFinding(weight, "%s is a port of the %s %s, which takes its packets: set %s = %q", i.name, kind, whole, i.key,
-				whole)
+			s.addFinding(weight, "%s: %s is a port of the %s %s, which takes its packets: set %s = %q", s.LineOf(i.key),
+				i.name, kind, whole, s.KeyName(i.key), whole)
 		}
 	}
 }
@@ -165,7 +193,7 @@ func wholeOf(dev *net.Interface) (name, kind string) {
 // address checks that the LAN's interface has the gateway's address, unless a device of the data path has it.
 func (s *survey) address() {
 	if s.lan != nil && !kindOf(s.Config).OwnAddress && !s.port {
-		s.refuse(checkAddress(s.lan, "lan.address", s.LAN.Address))
+		s.refuse(checkAddress(s.lan, s.LineOf("lan.address"), s.LAN.Address))
 	}
 }
 
@@ -179,14 +207,10 @@ func (s *survey) ipv6() {
 			quote.Command("sysctl", "-w", "net.ipv6.conf."+s.lan.Name+".disable_ipv6=0"))
 		return
 	}
-	s.refuse(checkAddress(s.lan, "lan.address6", s.LAN.Address6))
+	s.refuse(checkAddress(s.lan, s.LineOf("lan.address6"), s.LAN.Address6))
 	if ipv6Setting("all", "forwarding") != "1" {
 		s.addFinding(Refusal, "%s: the kernel forwards no IPv6, and only the machine as a whole can: %s",
 			s.LineOf("lan.address6"), quote.Command("sysctl", "-w", "net.ipv6.conf.all.forwarding=1"))
-	}
-	if s.Ident.Enabled {
-		s.addFinding(Warning, "%s: hosts that ask a client's IPv6 address get no answer, and no connection: clients have "+
-			"IPv6 (lan.address6), and ident answers by IPv4", s.LineOf("ident.enabled"))
 	}
 	if ipv6Setting(s.wan.Name, "accept_ra") == "1" {
 		s.addFinding(Warning, "%s: a machine that forwards takes no default route from router advertisements: where the "+
@@ -201,8 +225,8 @@ func ipv6Setting(dev, key string) string {
 	return strings.TrimSpace(string(value))
 }
 
-// checkAddress checks that the LAN's interface has the gateway's address of a key.
-func checkAddress(lan *net.Interface, key string, ownPrefix netip.Prefix) error {
+// checkAddress checks that the LAN's interface has the gateway's address, which is on a line of the configuration.
+func checkAddress(lan *net.Interface, line string, ownPrefix netip.Prefix) error {
 	addrs, err := lan.Addrs()
 	if err != nil {
 		return fmt.Errorf("reading the addresses of %s: %w", lan.Name, err)
@@ -211,8 +235,8 @@ func checkAddress(lan *net.Interface, key string, ownPrefix netip.Prefix) error 
 	if slices.ContainsFunc(addrs, has) {
 		return nil
 	}
-	return fmt.Errorf("%s does not have %s %s: %s", lan.Name, key, ownPrefix, quote.Command("ip", "addr", "add",
-		ownPrefix.String(), "dev", lan.Name))
+	return fmt.Errorf("%s: %s does not have %s: %s", line, lan.Name, ownPrefix,
+		quote.Command("ip", "addr", "add", ownPrefix.String(), "dev", lan.Name))
 }
 
 // path checks what the kind of data path needs.
@@ -242,6 +266,9 @@ func (s *survey) payload() {
 			s.PPPoE.MTU+pppoe.Overhead)
 	}
 }
+
+// several looks for a gateway with several networks at this one's place.
+func (s *survey) several() { s.refuse(refuseSeveral(s.Config)) }
 
 // locks looks for another gateway on the interfaces and in the folders, see datapath.Lock.
 func (s *survey) locks() {
@@ -274,6 +301,8 @@ func (s *survey) ports() {
 		switch {
 		case s.running != 0 && (pid == 0 || pid == s.running):
 			continue
+		case pid == os.Getpid(): // metrics, which are there before a network that comes later
+			continue
 		case pid == 0:
 			owner = "another program (ss -lntup names it)"
 		}
@@ -304,13 +333,11 @@ func (s *survey) forwarding() {
 
 // open warns of a machine that forwards for everybody while no gateway runs.
 func (s *survey) open() {
-	if enabled, err := forwarding.Forwards(s.LAN.Interface); err != nil || !enabled || s.running != 0 ||
-		LeftInKernel(s.Config) {
-		return
+	if families := OpenFamilies(s.Config); len(families) > 0 && s.running == 0 && !LeftInKernel(s.Config) {
+		s.addFinding(Warning,
+			"until gatewayd runs this machine forwards %s for everybody on %s: enable gatewayd-guard.service, or "+
+				"run gatewayd guard before the network is up", strings.Join(families, " and "), s.LAN.Interface)
 	}
-	s.addFinding(Warning,
-		"until gatewayd runs this machine forwards for everybody on %s: enable gatewayd-guard.service, or "+
-			"run gatewayd guard before the network is up", s.LAN.Interface)
 }
 
 // route says that clients will not reach the internet.

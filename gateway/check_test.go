@@ -17,7 +17,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestCheckKernelPPPoE: the kernel's PPPoE is refused exactly where the kernel has none, with what to load.
+// TestCheckKernelPPPoE: the data path "kernel" is refused only if the kernel has no PPPoE, and the message says which
+// module to load.
 func TestCheckKernelPPPoE(t *testing.T) {
 	network(t)
 	cfg := *start(t, t.TempDir()).cfg
@@ -33,7 +34,7 @@ func TestCheckKernelPPPoE(t *testing.T) {
 	expectFindings(t, cfg, Refusal, "the kernel has no PPPoE", "modprobe pppoe", "CONFIG_PPPOE")
 }
 
-// TestCheckPPPoEMTU: an MTU that the LAN's interface does not carry is told, with what clients get.
+// TestCheckPPPoEMTU: Check warns of a pppoe.mtu that the LAN's interface cannot carry, and says which MTU clients get.
 func TestCheckPPPoEMTU(t *testing.T) {
 	network(t)
 	cfg := *start(t, t.TempDir()).cfg
@@ -45,7 +46,8 @@ func TestCheckPPPoEMTU(t *testing.T) {
 	expectFindings(t, cfg, Warning, "pppoe.mtu", "carries 1500 bytes", "an MTU of 1492", "ip link set lan0 mtu 1508")
 }
 
-// TestCheckGarden: names of the garden that hold a probe are told.
+// TestCheckGarden: Check warns of names in the walled garden by which devices probe for a portal: they would find none.
+// It also warns of addresses of this machine.
 func TestCheckGarden(t *testing.T) {
 	network(t)
 	cfg := *start(t, t.TempDir()).cfg
@@ -77,7 +79,7 @@ func TestCheckFiles(t *testing.T) {
 	cfg := *start(t, t.TempDir()).cfg
 	cfg.Datapath.Kind, cfg.PPPoE.Enabled, cfg.PPPoE.MaxSessions, cfg.Auth.Methods = "kernel", true, 65535,
 		[]string{"users"}
-	// 2048
+	// The pool has 2048 addresses.
 	cfg.PPPoE.Pools = []config.Range{{First: netip.MustParseAddr("10.1.8.0"), Last: netip.MustParseAddr("10.1.15.255")}}
 	var limit unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
@@ -97,8 +99,9 @@ func TestCheckFiles(t *testing.T) {
 	}
 }
 
-// TestCheck: everything that Run refuses on this machine is found without running it, with what to do. A machine
-// without faults has no refusals, also while the gateway runs. Long: most lines are the table of cases.
+// TestCheck: Check finds everything that Run refuses on this machine, without running the gateway, and says what to do.
+// On a machine without faults it finds no refusals, also while the gateway runs. Long: most lines are the table of
+// cases.
 func TestCheck(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
@@ -114,19 +117,19 @@ func TestCheck(t *testing.T) {
 	}
 	must(t, Detach(d.cfg, false))
 	expectFindings(t, *d.cfg, Warning,
-		"until gatewayd runs this machine forwards for everybody on lan0: enable gatewayd-guard.service")
+		"until gatewayd runs this machine forwards IPv4 for everybody on lan0: enable gatewayd-guard.service")
 	for name, c := range map[string]struct {
-		change, undo string // scripts
+		change, undo string // scripts that make a fault on the machine, and remove it
 		cfg          func(*config.Config)
 		messages     []string
-		not          string // what nothing says
-		mild         bool   // weight is not Refusal
+		not          string // text that no finding has; "": any may
+		mild         bool   // the findings have weight; false: they are refusals
 		weight       Weight
 	}{
 		"interfaces": {cfg: func(c *config.Config) { c.LAN.Interface, c.WAN.Interface = "lan7", "wan7" }, messages: []string{
-			`lan.interface "lan7"`, `wan.interface "wan7"`}},
+			`lan.interface: looking for "lan7"`, `wan.interface: looking for "wan7"`}},
 		"address": {cfg: func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") }, messages: []string{
-			"lan0 does not have lan.address 10.9.0.1/24: ip addr add 10.9.0.1/24 dev lan0"}},
+			"lan.address: lan0 does not have 10.9.0.1/24: ip addr add 10.9.0.1/24 dev lan0"}},
 		"bridge": {change: "ip link add br9 type bridge; ip link set lan0 master br9", undo: "ip link del br9",
 			cfg:      func(c *config.Config) { c.LAN.Address = netip.MustParsePrefix("10.9.0.1/24") },
 			messages: []string{`lan0 is a port of the bridge br9, which takes its packets: set lan.interface = "br9"`},
@@ -161,6 +164,14 @@ func TestCheck(t *testing.T) {
 		"no route": {messages: []string{"no default route"}, mild: true, weight: Note},
 		"down": {change: "ip link set wan0 down", undo: "ip link set wan0 up",
 			messages: []string{"wan0 is down: ip link set wan0 up"}, mild: true, weight: Warning},
+		"WAN's network": {change: "ip addr add 10.1.0.9/16 dev wan0", undo: "ip addr del 10.1.0.9/16 dev wan0",
+			messages: []string{"10.1.0.0/24 overlaps 10.1.0.0/16 of wan0"}, mild: true, weight: Warning},
+		"leased servers": {cfg: func(c *config.Config) {
+			c.DNS.Mode, c.DNS.Upstreams = "server", []netip.AddrPort{netip.MustParseAddrPort("10.1.0.77:53")}
+			c.DHCP.Mode, c.DHCP.Pools = "server", nil
+			c.RADIUS.Secondary.Address = netip.MustParseAddrPort("10.1.0.78:1812")
+		}, messages: []string{"DHCP may lease 10.1.0.77 to a client", "DHCP may lease 10.1.0.78 to a client"}, mild: true,
+			weight: Warning},
 		"metrics": {cfg: func(c *config.Config) { c.Metrics.Listen = netip.MustParseAddrPort("192.0.2.1:9464") },
 			messages: []string{"metrics are there for everybody who reaches 192.0.2.1:9464"}, mild: true, weight: Warning},
 	} {
@@ -243,8 +254,8 @@ func refuses(t *testing.T, cfg config.Config, messages ...string) {
 	}
 }
 
-// otherEndian is a table of a little-endian machine as a big-endian one has it: with the bytes of each word of an
-// address the other way round.
+// otherEndian converts a table of sockets, as little-endian machines have it in /proc/net/tcp, to that of a big-endian
+// machine: with the bytes of each word of an address the other way round. It also converts back.
 func otherEndian(table string) string {
 	return regexp.MustCompile(`[0-9A-F]{8,32}:`).ReplaceAllStringFunc(table, func(addr string) string {
 		var other strings.Builder
@@ -257,7 +268,7 @@ func otherEndian(table string) string {
 	})
 }
 
-// TestSockets reads a table of the kernel's.
+// TestSockets finds listening sockets in the kernel's tables of sockets (/proc/net/tcp and tcp6).
 func TestSockets(t *testing.T) {
 	tcp := `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100010A:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 101 1 0000000000000000 100 0 0 10 0
@@ -272,7 +283,7 @@ func TestSockets(t *testing.T) {
    2: 000080FE00000000FFFF00000200010A:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 203 1 0000000000000000 100 0 0 10 0
    3: short
 `
-	if hexOf(netip.MustParseAddr("10.1.0.1")) != "0100010A" { // of a big-endian machine
+	if hexOf(netip.MustParseAddr("10.1.0.1")) != "0100010A" { // this machine is big-endian
 		tcp, tcp6 = otherEndian(tcp), otherEndian(tcp6)
 	}
 	if line := otherEndian("0: 0100010A:1F90 00000000:0000 0A"); line != "0: 0A010001:1F90 00000000:0000 0A" {

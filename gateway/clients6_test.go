@@ -36,6 +36,15 @@ mkdir -p /run/systemd/network /run/systemd/netif
 printf '[Match]\nName=c0\n[Network]\nIPv6AcceptRA=yes\n' >/run/systemd/network/c0.network
 chown -R systemd-network: /run/systemd; mount -o remount,ro,bind /sys # else it waits for udev
 set -- /lib/systemd/systemd-networkd`},
+	{name: "networkmanager", mode: config.Off, set: noRA, told: "run/NetworkManager/resolv.conf", start: `
+mkdir -p /run/dbus /run/NetworkManager/conf.d /run/NetworkManager/system-connections
+printf '[device]\nmatch-device=interface-name:c0\nmanaged=1\n' >/run/NetworkManager/conf.d/c0.conf
+cd /run/NetworkManager/system-connections
+printf '[connection]\nid=c0\ntype=ethernet\ninterface-name=c0\n' >c0.nmconnection
+printf '[ipv4]\nmethod=disabled\n[ipv6]\nmethod=auto\n' >>c0.nmconnection
+chmod 600 c0.nmconnection; mount -o remount,ro,bind /sys # as for networkd
+set -- unshare --pid --fork --kill-child --mount-proc sh -ec \
+	'dbus-daemon --system --fork --nopidfile; exec NetworkManager --no-daemon'`},
 	{name: "dhclient-s", mode: config.Stateless, start: "set -- dhclient -6 -S -d c0", told: "etc/resolv.conf"},
 	{name: "dhcp6c-i", mode: config.Stateless, told: "etc/resolv.conf", start: `
 echo 'interface c0 { information-only; request domain-name-servers;
@@ -57,7 +66,7 @@ const (
 
 // ownFiles gives a program folders of its own.
 const ownFiles = `cp -a /etc $dir/etc; mkdir $dir/run $dir/lib; mount --bind $dir/etc /etc; mount --bind $dir/run /run
-for lib in dhcp dhcpcd dhcpv6; do
+for lib in dhcp dhcpcd dhcpv6 NetworkManager; do
 	[ ! -d /var/lib/$lib ] || { mkdir $dir/lib/$lib; mount --bind $dir/lib/$lib /var/lib/$lib; }
 done
 rm -f /etc/resolv.conf; : >/etc/resolv.conf
@@ -73,12 +82,13 @@ ip netns exec %[1]s sh -ec 'ip link set lo up; %[4]s; ip link set c0 up'; ip net
 	t.Cleanup(func() { sh(t, "ip netns del "+p.name) })
 }
 
-// run starts the program, until the test ends, and returns its folder.
+// run starts the program, and returns its folder. It ends with the test, and so does what it starts.
 func (p program6) run(t *testing.T) (dir string) {
 	t.Helper()
+	p.awaitAddr(t, "link") // ISC dhclient ends where it has only a tentative one
 	dir = t.TempDir()
-	cmd := exec.Command("ip", "netns", "exec", p.name, "unshare", "-m", "sh", "-ec",
-		ownFiles+p.start+`; exec "$@"`)
+	cmd := exec.Command("ip", "netns", "exec", p.name, "unshare", "-m", "-p", "--fork", "--kill-child", "--mount-proc",
+		"sh", "-ec", ownFiles+p.start+`; exec "$@"`)
 	cmd.Env = append(os.Environ(), "dir="+dir)
 	netnstest.Background(t, cmd)
 	return dir
@@ -89,11 +99,11 @@ func (p program6) in(script string) (string, error) {
 	return try("ip netns exec " + p.name + " sh -ec '" + script + "'")
 }
 
-// awaitAddr awaits that the client has a global address.
-func (p program6) awaitAddr(t *testing.T) {
+// awaitAddr awaits that the client has an address of a scope, global or link, that it may use.
+func (p program6) awaitAddr(t *testing.T, scope string) {
 	t.Helper()
 	netnstest.Await(t, "an address of "+p.name, func() error {
-		out, err := p.in("ip -6 -o addr show dev c0 scope global -tentative")
+		out, err := p.in("ip -6 -o addr show dev c0 scope " + scope + " -tentative")
 		if err == nil && out == "" {
 			err = errors.New("none yet")
 		}
@@ -107,21 +117,29 @@ func (p program6) reaches() error {
 	return err
 }
 
+// curlPage gets a page, or fails after half a minute.
+const curlPage, loginAt = "curl -6 -g -s --max-time 30 ", "http://[2001:db8:1::1]:8080/login"
+
+// portal awaits that the client sees the login page, and returns it.
+func (p program6) portal(t *testing.T) (page string) {
+	t.Helper()
+	netnstest.Await(t, "the portal at "+p.name, func() (err error) {
+		page, err = p.in(curlPage + loginAt)
+		return err
+	})
+	return page
+}
+
 // login logs the client in at the portal.
 func (p program6) login(t *testing.T) {
 	t.Helper()
-	const curl, portal = "curl -6 -g -s --max-time 30 ", "http://[2001:db8:1::1]:8080/login"
-	var page string
-	netnstest.Await(t, "the portal at "+p.name, func() (err error) {
-		page, err = p.in(curl + portal)
-		return err
-	})
+	page := p.portal(t)
 	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
 	if token == nil {
 		t.Fatalf("%s sees no form:\n%s", p.name, page)
 	}
-	code, err := p.in(curl + `-o /dev/null -w "%{http_code}" -d username=ann -d password=right -d token=` + token[1] +
-		" " + portal)
+	code, err := p.in(curlPage + `-o /dev/null -w "%{http_code}" -d username=ann -d password=right -d token=` + token[1] +
+		" " + loginAt)
 	if must(t, err); code != "303" {
 		t.Fatalf("the login of %s is answered by %s", p.name, code)
 	}
@@ -167,7 +185,7 @@ func TestPrograms6(t *testing.T) {
 			}
 		}
 		for _, p := range programs6[loggedIn : loggedIn+len(folders)] {
-			p.awaitAddr(t)
+			p.awaitAddr(t, "global")
 			p.knowsDNS(t, folders[p.name])
 			p.login(t)
 			netnstest.Await(t, "the way out of "+p.name, p.reaches)

@@ -38,12 +38,21 @@ func (g *gateway) openConnections(context.Context) (opened, error) {
 func (g *gateway) endFormer() error {
 	in := g.loggedIn()
 	err := g.connections.EndWhere(func(a netip.Addr) bool {
-		return !in[a] && (g.cfg.LAN.Network().Contains(a) || g.isClient6(a))
+		return !in[a] && !g.isBehindLoggedIn(a) && (g.cfg.LAN.Network().Contains(a) || g.isClient6(a))
 	})
 	if err != nil {
 		g.connections.Failed(err)
 	}
 	return nil
+}
+
+// isBehindLoggedIn reports whether an address is of a network that was delegated to a client that is logged in.
+func (g *gateway) isBehindLoggedIn(addr netip.Addr) bool {
+	if !addr.Is6() {
+		return false
+	}
+	s, known := g.table.Get(addr)
+	return known && s.State == session.Authenticated
 }
 
 // loggedIn has the addresses of clients that are logged in, further ones included.

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gateweigh/gateweigh/gateway/bindings"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/dhcp6"
@@ -25,13 +24,16 @@ func (g *gateway) openDHCP6(h *heard6, local netip.Addr) (err error) {
 	}
 	cfg := dhcp6.Config{
 		Interface: g.cfg.LAN.Interface, DUID: append([]byte{0, duidUUID}, duid...), Source: local, Store: g.leases6,
-		Prefixes: g.dhcp6Prefixes, Taken: func(addr netip.Addr) bool {
-			_, bound := g.bindings.Owner(addr)
-			return bound || addr == own.Addr()
+		Prefixes: g.dhcp6Prefixes, Taken: func(c dhcp6.Client, addr netip.Addr) bool {
+			owner, bound := g.bindings.Owner(addr)
+			return bound && owner != c || addr == own.Addr()
 		},
 		Lease: g.cfg.DHCP.Lease, ShortLease: g.cfg.DHCP.ShortLease, Settled: g.authenticated6,
 		PerMAC: datapath.Senders, Register: true, Requests: h.servers.open, Log: g.log,
+		Lengths: dhcp6.Lengths{Usual: g.cfg.DHCP6.PDLength, Shortest: g.cfg.DHCP6.PDLength, Longest: longestDelegated},
 	}
+	cfg.Wanted, cfg.DNSOf = g.grants.wish, g.grants.dns
+	cfg.InSession = func(c dhcp6.Client) bool { return c.Session != 0 && g.concerns6(c) }
 	if g.dns != nil {
 		cfg.DNS = []netip.Addr{own.Addr()}
 	}
@@ -45,6 +47,10 @@ func (g *gateway) openDHCP6(h *heard6, local netip.Addr) (err error) {
 		return errors.Join(err, g.leases6.Close())
 	}
 	for _, l := range g.dhcp6.Leases() {
+		if !g.concerns6(l.Client()) { // the session has ended while no daemon was there
+			g.dhcp6.End(l.Client())
+			continue
+		}
 		if err := (leases6{g}).Leased(l); err != nil {
 			g.log.Warn("a lease of a former daemon is not taken up", "addr", l.Prefix, "err", err)
 		}
@@ -52,7 +58,11 @@ func (g *gateway) openDHCP6(h *heard6, local netip.Addr) (err error) {
 	return nil
 }
 
-// dhcp6Prefixes returns the LAN's prefixes, and the pools of addresses in them where clients get any.
+// longestDelegated is the length of the smallest network in which hosts make addresses (RFC 4862, 5.5.3).
+const longestDelegated = 64
+
+// dhcp6Prefixes returns the LAN's prefixes, and the pools of addresses in them and of networks where clients get any.
+// Where each client has a /64 of its own, those alone get addresses to which RADIUS gives some.
 func (g *gateway) dhcp6Prefixes() (out dhcp6.Prefixes) {
 	now := time.Now()
 	for _, p := range g.advertisedPrefixes() {
@@ -62,10 +72,12 @@ func (g *gateway) dhcp6Prefixes() (out dhcp6.Prefixes) {
 			pool.Valid = max(0, min(pool.Valid, p.ValidUntil.Sub(now)))
 			pool.Preferred = max(0, min(pool.Preferred, p.PreferredUntil.Sub(now)))
 		}
-		if g.cfg.DHCP6.Mode == config.Stateful {
+		pool.Named = g.cfg.DHCP6.Mode != config.Stateful
+		if g.givesAddrs() {
 			out.Addresses = append(out.Addresses, pool)
 		}
 	}
+	out.Delegated = g.pdPools(now)
 	return out
 }
 
@@ -75,23 +87,27 @@ const (
 	uuidBytes = 16
 )
 
-// authenticated6 reports whether a client of a MAC address is logged in.
-func (g *gateway) authenticated6(mac dhcp6.MAC) bool {
-	for _, key := range g.table.Keys(mac) {
-		if s, known := g.table.Get(key.Addr); known && s.At(time.Now()).State == session.Authenticated {
-			return true
-		}
+// authenticated6 reports whether a client is logged in.
+func (g *gateway) authenticated6(c dhcp6.Client) bool {
+	key, known := g.table.Find(c.MAC, c.Session)
+	if !known {
+		return false
 	}
-	return false
+	s, known := g.table.Get(key.Addr)
+	return known && s.At(time.Now()).State == session.Authenticated
 }
 
-// leases6 enters leased and registered addresses into the bindings.
+// leases6 enters leased and registered addresses into the bindings, and gives clients the networks that are delegated
+// to them.
 type leases6 struct{ g *gateway }
 
 var _ dhcp6.Events = leases6{}
 
 func (l leases6) Leased(lease dhcp6.Lease) error {
-	anchor, addr := bindings.Anchor{MAC: lease.MAC}, lease.Prefix.Addr()
+	anchor, addr := lease.Client(), lease.Prefix.Addr()
+	if lease.Kind == dhcp6.Delegated {
+		return l.g.delegate6(anchor, lease.Prefix)
+	}
 	if lease.Kind == dhcp6.Registered {
 		l.g.bindings.Used(anchor, addr)
 		return nil
@@ -100,8 +116,11 @@ func (l leases6) Leased(lease dhcp6.Lease) error {
 }
 
 func (l leases6) Released(lease dhcp6.Lease) error {
+	if lease.Kind == dhcp6.Delegated {
+		return l.g.undelegate6(lease.Client(), lease.Prefix)
+	}
 	if lease.Kind == dhcp6.Address {
-		l.g.bindings.Unassign(bindings.Anchor{MAC: lease.MAC}, lease.Prefix.Addr())
+		l.g.bindings.Unassign(lease.Client(), lease.Prefix.Addr())
 	}
 	return nil
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // TestClientPrefixes: each client has a /64 of its own, the same one after a restart, and no other client can use an
-// address of it, logged in or not. Long: the steps of one run, each of which needs the state that the one before left.
+// address of it, logged in or not. DNS answers it before it has logged in. Long: the steps of one run, each of which
+// needs the state that the one before left.
 func TestClientPrefixes(t *testing.T) {
 	network6(t)
 	pool := netip.MustParsePrefix("2001:db8:100::/48")
@@ -24,7 +25,7 @@ ip -n server route add 2001:db8:100::/48 via 2001:db8:9::1`)
 	start := func() daemon {
 		cfg := configured(t, dir, onEBPF)
 		cfg.LAN.Address6 = netip.MustParsePrefix("2001:db8:1::1/64")
-		cfg.LAN.ClientPrefixes = config.ClientPrefixes{Pool: pool}
+		cfg.LAN.ClientPrefixes, cfg.Portal.Name = config.ClientPrefixes{Pool: pool}, inn
 		return serve(t, cfg)
 	}
 	d := start()
@@ -40,6 +41,9 @@ ip -n server route add 2001:db8:100::/48 via 2001:db8:9::1`)
 	own, others := netip.PrefixFrom(first, 64).Masked(), netip.PrefixFrom(second, 64).Masked()
 	if !pool.Contains(first) || !pool.Contains(second) || own == others {
 		t.Fatalf("the clients have %s and %s", first, second)
+	}
+	if answer, err := asks6("2001:db8:1::1", inn); err != nil || !strings.Contains(answer, "2001:db8:1::1") {
+		t.Errorf("asked for the portal, DNS says %q, %v", answer, err)
 	}
 	stolen := others.Addr().Next().Next()
 	sh(t, "ip -n client addr add "+stolen.String()+"/128 dev c0 nodad")

@@ -40,7 +40,8 @@ func linesOf(cfg *config.Config) (peers []pppoe.Peer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.Sessions(context.Background(), control.Filter{State: session.Authenticated}, func(s control.Session) error {
+	filter := control.Filter{State: session.Authenticated, Network: cfg.Name}
+	err = c.Sessions(context.Background(), filter, func(s control.Session) error {
 		mac, err := net.ParseMAC(s.MAC)
 		if s.PPPoE != 0 && err == nil && len(mac) == 6 {
 			peers = append(peers, pppoe.Peer{MAC: [6]byte(mac), Session: s.PPPoE})

@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/arp"
@@ -47,6 +48,10 @@ type Daemon struct {
 	Version string
 	Log     *slog.Logger
 	Ready   func() // called once, when clients and control verbs are served
+	// Reload reads the configuration again, and applies it by a function that it is given once, before Ready; nil: it is
+	// not read again.
+	Reload func() control.ReloadReply
+	Apply  func(Apply)
 }
 
 // gateway holds the running parts; those that the configuration disables are nil.
@@ -55,6 +60,7 @@ type gateway struct {
 	log     *slog.Logger
 	began   time.Time
 	version string
+	reload  func() control.ReloadReply // nil: the configuration is not read again
 
 	dp          datapath.Running
 	arp         arp.Prober // asks clients whether they are there
@@ -77,8 +83,12 @@ type gateway struct {
 	addresses6  addresses6
 	advertiser  *routeradv.Server
 	prefixes    delegatedPrefixes
+	upstream6   upstream6
+	delegated6  delegations6
 	delegation  *delegation.Client
+	provider    *provider // of several networks' prefixes; nil: the network is the only one
 	each6       clientPrefixes
+	grants      grants6
 	noPrefix    budget.OncePerMinute // messages of pools that are used up
 	dhcp6       *dhcp6.Server
 	leases6     *dhcp6.File
@@ -100,15 +110,36 @@ type gateway struct {
 // with control.ErrRunning if another daemon has the same run_dir, and with datapath.ErrBusy if another one has an
 // interface.
 func Run(ctx context.Context, cfg *config.Config, d Daemon) error {
-	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), version: d.Version, tableOpened: make(chan struct{})}
-	g.arp.Interface, g.arp.Source, g.arp.AllProtocols = cfg.LAN.Interface, cfg.LAN.Address.Addr(), kindOf(cfg).OwnAddress
-	return runParts(ctx, g.parts(), d.Ready)
+	if len(cfg.Networks) > 0 {
+		return runNetworks(ctx, cfg, d)
+	}
+	g := newGateway(cfg, d)
+	return runParts(ctx, slices.Concat([]part{{"control", g.openControl}}, g.parts(), daemonParts(cfg, g.status)), d.Ready)
 }
 
-// parts lists the parts: first those that decide, then those that clients reach.
+func newGateway(cfg *config.Config, d Daemon) *gateway {
+	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), version: d.Version, reload: d.Reload,
+		tableOpened: make(chan struct{})}
+	g.arp.Interface, g.arp.Source, g.arp.AllProtocols = cfg.LAN.Interface, cfg.LAN.Address.Addr(), kindOf(cfg).OwnAddress
+	return g
+}
+
+// daemonParts are the parts that a daemon has once, however many networks it serves.
+func daemonParts(cfg *config.Config, status func() control.Status) []part {
+	return []part{
+		{"metrics", func(context.Context) (o opened, err error) {
+			if addr := cfg.Metrics.Listen; addr.IsValid() {
+				o.run = func(ctx context.Context) error { return control.ServeMetrics(ctx, addr, status, func(net.Addr) {}) }
+			}
+			return o, nil
+		}},
+		{"memory", func(context.Context) (opened, error) { return opened{run: giveBack}, nil }},
+	}
+}
+
+// parts lists the parts of one network: first those that decide, then those that clients reach.
 func (g *gateway) parts() []part {
 	return []part{
-		{"control", g.openControl},
 		step("checks", g.check),
 		{"state_dir", g.openState},
 		{"address translation", g.openNAT}, // before the data path, which redirects where nothing translates
@@ -135,9 +166,7 @@ func (g *gateway) parts() []part {
 		{"dns", g.openDNS},
 		{"IPv6", g.openIPv6},                    // after what it advertises
 		{"prefix delegation", g.openDelegation}, // tells those of IPv6
-		{"metrics", g.openMetrics},
 		{"bridges", func(context.Context) (opened, error) { return opened{run: g.watchBridges}, nil }},
-		{"memory", func(context.Context) (opened, error) { return opened{run: giveBack}, nil }},
 		{"portal", g.listenPortal},
 		step("forwarding on", g.forward), // everything that decides about packets is in place
 	}
@@ -150,7 +179,9 @@ func (g *gateway) openControl(context.Context) (opened, error) {
 		return opened{}, err
 	}
 	return opened{close: socket.Close, run: func(ctx context.Context) error {
-		return socket.Serve(ctx, limitDefaults{g.table, g, true}, g.status)
+		answers := control.Single(limitDefaults{g.table, g, true}, g.status)
+		answers.Reload = g.reload
+		return socket.Serve(ctx, answers)
 	}}, nil
 }
 
@@ -249,13 +280,6 @@ func (g *gateway) openDNS(context.Context) (o opened, err error) {
 	return opened{run: g.dns.Run, close: g.dns.Close}, nil
 }
 
-func (g *gateway) openMetrics(context.Context) (o opened, err error) {
-	if addr := g.cfg.Metrics.Listen; addr.IsValid() {
-		o.run = func(ctx context.Context) error { return control.ServeMetrics(ctx, addr, g.status, func(net.Addr) {}) }
-	}
-	return o, nil
-}
-
 // openTable opens the session table. Counters of a data path in user space end with the daemon, those of one in the
 // kernel end with detach or a change of kind. Sessions continue in either case, until the machine restarts.
 func (g *gateway) openTable(context.Context) (o opened, err error) {
@@ -288,6 +312,7 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 	o = opened{run: g.table.Run, close: g.table.Close}
 	g.table.CountedSince(g.dp.Moved)
 	g.table.Cut(g.connections)
+	g.table.Revoked(func(s session.Session) { g.revoke(anchorOf(s), s.ID) })
 	if fresh {
 		err = g.beginAnew()
 	} else {

@@ -46,11 +46,17 @@ up lan0 wan0; ip netns exec client sh -ec '`+netnstest.Up+`up c0' `)
 // lease has udhcpc ask for an address in the client's namespace, and returns it.
 func lease(t *testing.T) string {
 	t.Helper()
+	return leaseIn(t, "client", "c0")
+}
+
+// leaseIn is lease for a link of a namespace.
+func leaseIn(t *testing.T, namespace, link string) string {
+	t.Helper()
 	script := filepath.Join(t.TempDir(), "udhcpc")
 	must(t, os.WriteFile(script, []byte(
 		"#!/bin/sh\n[ \"$1\" = bound ] || exit 0\nip addr replace $ip/24 dev $interface\nip route replace default via "+
 			"$router\necho leased $ip\n"), 0o755))
-	out := sh(t, "ip netns exec client busybox udhcpc -i c0 -n -q -s "+script)
+	out := sh(t, "ip netns exec "+namespace+" busybox udhcpc -i "+link+" -n -q -s "+script)
 	m := regexp.MustCompile(`leased (\S+)`).FindStringSubmatch(out)
 	if m == nil {
 		t.Fatalf("no lease:\n%s", out)

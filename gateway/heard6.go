@@ -11,37 +11,41 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/bindings"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 )
 
 // heard6 reads what the data path heard of clients' IPv6 addresses, and hands each frame to the parts that it concerns.
 type heard6 struct {
 	source              io.ReadCloser
-	neighbours, routers frames
-	servers             frames // DHCPv6
+	sessions            bool // frames of PPPoE sessions count
+	neighbours, routers *frames
+	servers             *frames // DHCPv6
 }
 
-// Places in an Ethernet frame with an IPv6 packet, and values there.
+// Places in an IPv6 packet, and values there.
 const (
-	senderAt     = 6  // MAC address
-	ethernetLen  = 14 // bytes
-	nextHeaderAt = ethernetLen + 6
-	sourceAt     = ethernetLen + 8
-	icmp6At      = ethernetLen + 40
+	nextHeaderAt = 6
+	sourceAt     = 8
+	icmp6At      = 40 // behind the destination
+	echoRequest  = 128
 	icmp6        = 58 // next header
 	udp          = 17
 	dhcp6Client  = 546 // port
 	dhcp6Server  = 547
 )
 
-// framesWaiting bounds the frames that wait for a part. A client whose frame is dropped sends it again.
-const framesWaiting = 1024
+// bytesWaiting bounds the frames that wait for a part: solicitations of 20,000 clients that come at once. A client
+// whose frame is dropped sends it again, seconds later.
+const bytesWaiting = 2 << 20
 
-func listen6(path datapath.IPv6) (*heard6, error) {
+// listen6 begins to hear what the data path hears, in PPPoE sessions too if clients have IPv6 there.
+func listen6(path datapath.IPv6, sessions bool) (*heard6, error) {
 	source, err := path.Heard6()
 	if err != nil {
 		return nil, err
 	}
-	return &heard6{source: source, neighbours: newFrames(), routers: newFrames(), servers: newFrames()}, nil
+	return &heard6{source: source, sessions: sessions,
+		neighbours: newFrames(), routers: newFrames(), servers: newFrames()}, nil
 }
 
 // run hands frames on until ctx ends. used is told of packets from addresses that no client has, sent of these and of
@@ -63,25 +67,28 @@ func (h *heard6) run(ctx context.Context, used, sent func(bindings.Anchor, netip
 
 // hand hands a frame to the parts that it concerns.
 func (h *heard6) hand(frame []byte, used, sent func(bindings.Anchor, netip.Addr)) {
-	if len(frame) < icmp6At {
+	sender, packet, is6 := framelink.Split(frame)
+	if !is6 || len(packet) < icmp6At || sender.Session != 0 && !h.sessions {
 		return
 	}
-	next := frame[nextHeaderAt]
-	sender, source := bindings.Anchor{MAC: [6]byte(frame[senderAt:])}, netip.AddrFrom16([16]byte(frame[sourceAt:icmp6At]))
+	next, source := packet[nextHeaderAt], netip.AddrFrom16([16]byte(packet[sourceAt:]))
 	switch {
-	case next == icmp6 && len(frame) > icmp6At && frame[icmp6At] >= bindings.RouterSolicitation &&
-		frame[icmp6At] <= bindings.Redirect:
-		if frame[icmp6At] != bindings.RouterAdvertisement {
+	case next == icmp6 && len(packet) > icmp6At && packet[icmp6At] >= bindings.RouterSolicitation &&
+		packet[icmp6At] <= bindings.Redirect:
+		if packet[icmp6At] != bindings.RouterAdvertisement {
 			h.neighbours.put(frame)
 		}
-		if frame[icmp6At] <= bindings.RouterAdvertisement {
+		if packet[icmp6At] <= bindings.RouterAdvertisement {
 			h.routers.put(frame)
 		}
-		if frame[icmp6At] == bindings.NeighborSolicitation && !source.IsUnspecified() {
+		if packet[icmp6At] == bindings.NeighborSolicitation && !source.IsUnspecified() {
 			sent(sender, source)
 		}
-	case next == udp && len(frame) >= icmp6At+4:
-		port := binary.BigEndian.Uint16(frame[icmp6At+2:])
+	case next == icmp6 && len(packet) > icmp6At && packet[icmp6At] == echoRequest && source.IsLinkLocalUnicast() &&
+		sender.Session != 0:
+		h.neighbours.put(frame)
+	case next == udp && len(packet) >= icmp6At+4:
+		port := binary.BigEndian.Uint16(packet[icmp6At+2:])
 		if port == dhcp6Server || port == dhcp6Client {
 			h.servers.put(frame)
 		}
@@ -101,35 +108,57 @@ func (h *heard6) Close() error {
 
 // frames are Ethernet frames that wait for a part of the gateway.
 type frames struct {
-	waiting chan []byte
-	ended   chan struct{}
-	end     func()
+	mu      sync.Mutex // guards what follows
+	more    sync.Cond  // there is a frame, or the end
+	waiting [][]byte
+	bytes   int // of waiting
+	ended   bool
 }
 
-func newFrames() frames {
-	ended := make(chan struct{})
-	return frames{make(chan []byte, framesWaiting), ended, sync.OnceFunc(func() { close(ended) })}
+func newFrames() *frames {
+	f := &frames{}
+	f.more.L = &f.mu
+	return f
 }
 
-// put adds a copy of a frame, unless too many wait.
-func (f frames) put(frame []byte) {
-	select {
-	case f.waiting <- append([]byte(nil), frame...):
-	default:
+// put adds a copy of a frame, unless too much waits.
+func (f *frames) put(frame []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.bytes+len(frame) > bytesWaiting {
+		return
 	}
+	f.waiting = append(f.waiting, append([]byte(nil), frame...))
+	f.bytes += len(frame)
+	f.more.Signal()
 }
 
 // open returns the frames as a reader, one each Read.
-func (f frames) open() (io.ReadCloser, error) { return f, nil }
+func (f *frames) open() (io.ReadCloser, error) { return f, nil }
 
-func (f frames) Read(b []byte) (int, error) {
-	select {
-	case frame := <-f.waiting:
-		return copy(b, frame), nil
-	case <-f.ended:
+func (f *frames) Read(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.waiting) == 0 && !f.ended {
+		f.more.Wait()
+	}
+	if f.ended {
 		return 0, os.ErrClosed
 	}
+	frame := f.waiting[0]
+	f.waiting[0] = nil
+	if f.waiting = f.waiting[1:]; len(f.waiting) == 0 {
+		f.waiting = nil // so that what a storm took is given back
+	}
+	f.bytes -= len(frame)
+	return copy(b, frame), nil
 }
 
 // Close ends Read. It may be called more than once.
-func (f frames) Close() error { f.end(); return nil }
+func (f *frames) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	f.more.Broadcast()
+	return nil
+}

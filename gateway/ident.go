@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
@@ -39,7 +40,8 @@ func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 	if err != nil {
 		return o, err
 	}
-	wc := ident.WatchConfig{WAN: cfg.WAN.Interface, Gateway: cfg.LAN.Address.Addr(), Dir: identPins(cfg)}
+	wc := ident.WatchConfig{WAN: cfg.WAN.Interface, Gateway: cfg.LAN.Address.Addr(),
+		Gateway6: cfg.LAN.Address6.Addr(), Dir: identPins(cfg)}
 	if cfg.Ident.Method == config.IdentNAT { // queries name the gateway's own port: connections from the LAN tell whose
 		wc.LAN = cfg.LAN.Network()
 	}
@@ -47,7 +49,10 @@ func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 		return o, err
 	}
 	o.close = func() error { g.behind.notifyChanges(nil); return g.identWatch.Close() }
-	known := g.behind.notifyChanges(g.watchNetwork)  // networks behind clients; watchNetwork hears of changes
+	known := g.behind.notifyChanges(g.watchNetwork) // networks behind clients; watchNetwork hears of changes
+	if cfg.LAN.Address6.IsValid() {
+		known = append(known, g.prefixes6()...)
+	}
 	if err := g.identWatch.Keep(known); err != nil { // forgets those that a former daemon left
 		return o, err
 	}
@@ -57,7 +62,7 @@ func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 		Rate:   budget.Rate{AtOnce: identBurst * cfg.Ident.Rate, EachSecond: float64(cfg.Ident.Rate)},
 		UserOf: g.identified, Log: g.log,
 	}, g.identWatch)
-	asked, err := ident.Listen(ctx, cfg.WAN.Interface)
+	asked, err := ident.Listen(ctx, cfg.WAN.Interface, cfg.LAN.Address6.IsValid())
 	if err != nil {
 		return o, err
 	}
@@ -66,14 +71,30 @@ func (g *gateway) openIdent(ctx context.Context) (o opened, err error) {
 	return o, nil
 }
 
-// watchNetwork begins (found) or ends to take queries about connections from a network behind a client.
+// watchPrefixes takes queries about connections from the prefixes of which clients may have addresses now, and not from
+// those of before.
+func (g *gateway) watchPrefixes(before, now []netip.Prefix) {
+	if g.identWatch == nil {
+		return
+	}
+	for _, p := range before {
+		if !slices.Contains(now, p) {
+			g.watchNetwork(p, false)
+		}
+	}
+	for _, p := range now {
+		g.watchNetwork(p, true)
+	}
+}
+
+// watchNetwork begins (found) or ends to take queries about connections from a network of clients.
 func (g *gateway) watchNetwork(n netip.Prefix, found bool) {
 	change := g.identWatch.Leave
 	if found {
 		change = g.identWatch.Take
 	}
 	if err := change(n); err != nil {
-		g.log.Error("ident: following the networks behind clients", "network", n, "err", err)
+		g.log.Error("ident: following the networks of clients", "network", n, "err", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/bindings"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/machine/routes"
 	"github.com/gateweigh/gateweigh/gateway/routeradv"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -20,7 +21,8 @@ import (
 // Clients make their IPv6 addresses themselves, of the prefix that router advertisements tell them. Package bindings
 // learns which client has which address. A client of the session table, known by its IPv4 address, has the addresses of
 // its MAC address as further ones. So they are admitted, limited and counted with it. A device without IPv4 is a client
-// once it sends a packet from one of its addresses.
+// once it sends a packet from one of its addresses. A PPPoE session and the LAN are links of their own, also of one MAC
+// address.
 //
 //	data path ── heard ──▶ routeradv (solicitations) ──▶ advertisements
 //	                 ├───▶ bindings ── Bound, Gone ──▶ addresses6 ── Extend, Withdraw ──▶ session table
@@ -31,7 +33,7 @@ type addresses6 struct {
 	turns [256]sync.Mutex
 
 	mu    sync.Mutex
-	bound map[datapath.MAC][]netip.Addr // guarded by mu; those that no client has yet included
+	bound map[bindings.Anchor][]netip.Addr // guarded by mu; those that no client has yet included
 
 	entering newcomers6
 }
@@ -50,14 +52,16 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 	if !lan.Address6.IsValid() {
 		return o, nil
 	}
-	if err := g.openEach6(); err != nil {
+	given := g.regrant()
+	if err := errors.Join(g.openEach6(), g.openPools6()); err != nil {
 		return o, err
 	}
+	g.equip6()
 	local, err := linkLocal(lan.Interface)
 	if err != nil {
 		return o, err
 	}
-	heard, err := listen6(g.dp.IPv6)
+	heard, err := listen6(g.dp.IPv6, g.hasSessions6())
 	if err != nil {
 		return o, err
 	}
@@ -68,7 +72,11 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 	if g.advertiser, err = routeradv.New(g.advertiserConfig(heard, local)); err != nil {
 		return o, err
 	}
-	parts := []func(context.Context) error{g.bindings.Run, g.advertiser.Run,
+	if len(given) > 0 { // so that what they were told can be withdrawn
+		g.advertiser.Retell(given...)
+	}
+	g.resume6()
+	parts := []func(context.Context) error{g.bindings.Run, g.advertiser.Run, g.followUpstream6,
 		func(ctx context.Context) error {
 			defer g.addresses6.entering.together.Wait()
 			return heard.run(ctx, g.bindings.Used, g.sent6)
@@ -82,6 +90,7 @@ func (g *gateway) openIPv6(context.Context) (o opened, err error) {
 			return errors.Join(g.dhcp6.Close(), g.leases6.Close(), heard.Close(), g.bindings.Close())
 		}
 	}
+	g.takeBack6()
 	o.run = func(ctx context.Context) error { return runAll(ctx, parts...) }
 	return o, nil
 }
@@ -104,22 +113,28 @@ func (g *gateway) bindingsConfig(heard *heard6, local netip.Addr) bindings.Confi
 	return bindings.Config{
 		Interface: lan.Interface, Source: local, Frames: heard.neighbours.open, Log: g.log,
 		Rules: bindings.Rules{
-			MayUse:   func(a bindings.Anchor, addr netip.Addr) bool { return g.mayUse6(a.MAC, addr) },
-			IsOwn:    func(addr netip.Addr) bool { return addr == local },
-			Known:    func(a bindings.Anchor) bool { return len(g.table.Keys(a.MAC)) > 0 },
+			MayUse:   g.mayUse6,
+			IsOwn:    func(addr netip.Addr) bool { return addr == local || addr == routes.NextHop6 },
+			Known:    func(a bindings.Anchor) bool { _, known := g.table.Find(a.MAC, a.Session); return known },
 			LastSeen: g.seen6,
+			Isolated: lan.NDProxy != config.Off,
+			Most:     int(datapath.Network{Address: lan.Address}.Addrs6()),
 		},
-		Bound:     func(a bindings.Anchor, addr netip.Addr) { g.bound6(a.MAC, addr) },
-		Gone:      func(a bindings.Anchor, addr netip.Addr) { g.gone6(a.MAC, addr) },
+		Proxy:     lan.NDProxy == config.NDProxyAll,
+		Bound:     g.bound6,
+		Gone:      g.gone6,
 		Redirects: func(mac bindings.MAC) { g.rogue("sends IPv6 redirects", raGuard, mac) },
-		Store:     savedAddresses{g.table},
+		Store:     savedAddresses{g},
 	}
 }
 
 // mayUse6 reports whether a client may have an address, as far as its prefix and the gateway's own decide that.
-func (g *gateway) mayUse6(mac datapath.MAC, addr netip.Addr) bool {
+func (g *gateway) mayUse6(a bindings.Anchor, addr netip.Addr) bool {
+	if !g.concerns6(a) {
+		return false
+	}
 	if g.cfg.LAN.ClientPrefixes.On() {
-		return g.each6.isOf(mac, addr) && addr != netip.PrefixFrom(addr, 64).Masked().Addr()
+		return g.each6.isOf(a, addr) && addr != netip.PrefixFrom(addr, 64).Masked().Addr()
 	}
 	return addr != g.cfg.LAN.Address6.Addr() && slices.ContainsFunc(g.prefixes6(), func(p netip.Prefix) bool {
 		return p.Contains(addr) && addr != p.Addr() // which all routers have (RFC 4291, 2.6.1)
@@ -127,15 +142,17 @@ func (g *gateway) mayUse6(mac datapath.MAC, addr netip.Addr) bool {
 }
 
 // savedAddresses are the IPv6 addresses of the session table's clients, which a former daemon saved.
-type savedAddresses struct{ table *session.Table }
+type savedAddresses struct{ g *gateway }
 
 var _ bindings.Store = savedAddresses{}
 
 func (s savedAddresses) Load() (all []bindings.Saved, err error) {
-	for c := range s.table.Each {
+	for c := range s.g.table.Each {
+		of := s.g.sessionPrefixes(c)
+		behind := append(slices.Clip(of.Delegated), of.Routed...)
 		for _, addr := range append([]netip.Addr{c.Addr}, c.FurtherAddrs...) {
-			if addr.Is6() {
-				all = append(all, bindings.Saved{Addr: addr, Anchor: bindings.Anchor{MAC: c.MAC}})
+			if addr.Is6() && !slices.ContainsFunc(behind, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+				all = append(all, bindings.Saved{Addr: addr, Anchor: anchorOf(c)})
 			}
 		}
 	}
@@ -169,9 +186,9 @@ func runAll(ctx context.Context, all ...func(context.Context) error) error {
 func (g *gateway) advertisement() routeradv.Advertisement {
 	own := g.cfg.LAN.Address6
 	a := routeradv.Advertisement{
-		RouterLifetime: routerLifetime,
+		RouterLifetime: g.upstream6.routerLifetime(),
 		Managed:        g.cfg.DHCP6.Mode == config.Stateful, Other: g.cfg.DHCP6.Mode != config.Off,
-		Prefixes: g.advertisedPrefixes(),
+		Prefixes: g.advertisedPrefixes(), Routes: g.advertisedRoutes(),
 	}
 	if g.cfg.LAN.NAT64.IsValid() {
 		a.NAT64Prefix, a.NAT64PrefixExpiry = g.cfg.LAN.NAT64, routerLifetime
@@ -223,60 +240,67 @@ func (a *addresses6) begin(mac datapath.MAC) (end func()) {
 	return turn.Unlock
 }
 
-// of returns the addresses that are bound to a MAC address.
-func (a *addresses6) of(mac datapath.MAC) []netip.Addr {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.bound[mac])
+// anchorOf is what a client's addresses are bound to.
+func anchorOf(s session.Session) bindings.Anchor {
+	return bindings.Anchor{MAC: s.MAC, Session: s.PPPoE.Session}
 }
 
-// add notes that an address is bound to a MAC address, and reports whether it was not.
-func (a *addresses6) add(mac datapath.MAC, addr netip.Addr) bool {
+// of returns the addresses that are bound to an anchor.
+func (a *addresses6) of(anchor bindings.Anchor) []netip.Addr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.bound[anchor])
+}
+
+// add notes that an address is bound to an anchor, and reports whether it was not.
+func (a *addresses6) add(anchor bindings.Anchor, addr netip.Addr) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.bound == nil {
-		a.bound = map[datapath.MAC][]netip.Addr{}
+		a.bound = map[bindings.Anchor][]netip.Addr{}
 	}
-	if slices.Contains(a.bound[mac], addr) {
+	if slices.Contains(a.bound[anchor], addr) {
 		return false
 	}
-	a.bound[mac] = append(a.bound[mac], addr)
+	a.bound[anchor] = append(a.bound[anchor], addr)
 	return true
 }
 
-// drop notes that an address is not bound to a MAC address, and reports whether it was.
-func (a *addresses6) drop(mac datapath.MAC, addr netip.Addr) bool {
+// drop notes that an address is not bound to an anchor, and reports whether it was.
+func (a *addresses6) drop(anchor bindings.Anchor, addr netip.Addr) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	was := slices.Contains(a.bound[mac], addr)
-	a.bound[mac] = slices.DeleteFunc(a.bound[mac], func(other netip.Addr) bool { return other == addr })
-	if len(a.bound[mac]) == 0 {
-		delete(a.bound, mac)
+	was := slices.Contains(a.bound[anchor], addr)
+	a.bound[anchor] = slices.DeleteFunc(a.bound[anchor], func(other netip.Addr) bool { return other == addr })
+	if len(a.bound[anchor]) == 0 {
+		delete(a.bound, anchor)
 	}
 	return was
 }
 
-// bound6 gives a client an IPv6 address that it has made itself.
-func (g *gateway) bound6(mac datapath.MAC, addr netip.Addr) {
+// bound6 gives a client IPv6 addresses that it has made itself.
+func (g *gateway) bound6(anchor bindings.Anchor, addrs ...netip.Addr) {
 	a := &g.addresses6
-	defer a.begin(mac)()
-	if a.add(mac, addr) {
-		g.each6.used(mac, addr)
+	defer a.begin(anchor.MAC)()
+	for _, addr := range addrs {
+		if a.add(anchor, addr) {
+			g.each6.used(anchor, addr)
+		}
 	}
-	if keys := g.table.Keys(mac); len(keys) > 0 {
-		g.extend6(keys[0], addr)
+	if key, known := g.table.Find(anchor.MAC, anchor.Session); known {
+		g.extend6(key, addrs...)
 	}
 }
 
 // gone6 takes an IPv6 address from a client.
-func (g *gateway) gone6(mac datapath.MAC, addr netip.Addr) {
+func (g *gateway) gone6(anchor bindings.Anchor, addr netip.Addr) {
 	a := &g.addresses6
-	defer a.begin(mac)()
-	if a.drop(mac, addr) {
-		g.each6.unused(mac, addr)
+	defer a.begin(anchor.MAC)()
+	if a.drop(anchor, addr) {
+		g.each6.unused(anchor, addr)
 	}
 	s, known := g.table.Get(addr)
-	if !known || s.MAC != mac {
+	if !known || anchorOf(s) != anchor {
 		return
 	}
 	g.withdraw6(s.Key, addr)
@@ -292,19 +316,24 @@ func (g *gateway) withdraw6(key session.Key, addr netip.Addr) {
 func (g *gateway) leased6(key session.Key) {
 	a := &g.addresses6
 	defer a.begin(key.MAC)()
-	for _, addr := range a.of(key.MAC) {
+	var fresh []netip.Addr
+	for _, addr := range a.of(bindings.Anchor{MAC: key.MAC}) {
 		if _, known := g.table.Get(addr); !known {
-			g.extend6(key, addr)
+			fresh = append(fresh, addr)
 		}
 	}
+	if len(fresh) > 0 {
+		g.extend6(key, fresh...)
+	}
+	g.giveNetworks6(key)
 }
 
-func (g *gateway) extend6(key session.Key, addr netip.Addr) {
-	err := g.table.Extend(key, addr)
+func (g *gateway) extend6(key session.Key, addrs ...netip.Addr) {
+	err := g.table.Extend(key, addrs...)
 	switch {
 	case err == nil || errors.Is(err, session.ErrMoved) || errors.Is(err, session.ErrClosed):
 	default:
-		g.log.Error("a client cannot use its IPv6 address", "client", key.String(), "addr", addr, "err", err)
+		g.log.Error("a client cannot use its IPv6 addresses", "client", key.String(), "addrs", addrs, "err", err)
 	}
 }
 

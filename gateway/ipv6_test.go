@@ -166,8 +166,6 @@ func TestCheckIPv6(t *testing.T) {
 	if all := Check(cfg); Refused(all) != nil {
 		t.Errorf("refused although nothing lacks: %v", Refused(all))
 	}
-	cfg.Ident.Enabled = true
-	find(cfg, Warning, "ident answers by IPv4")
 	sh(t, "sysctl -qw net.ipv6.conf.wan0.accept_ra=1")
 	find(cfg, Warning, "net.ipv6.conf.wan0.accept_ra=2")
 	sh(t, "sysctl -qw net.ipv6.conf.all.forwarding=0")
@@ -230,7 +228,7 @@ func TestClientOfDHCPv6(t *testing.T) {
 }
 
 // awaitLinkLocal waits until an interface has a link-local address that no other host has.
-func awaitLinkLocal(t *testing.T, namespace, link string) {
+func awaitLinkLocal(t testing.TB, namespace, link string) {
 	t.Helper()
 	netnstest.Await(t, "a link-local address", func() error {
 		out, err := try("ip -n " + namespace + " -6 addr show dev " + link + " scope link -tentative")
@@ -259,7 +257,7 @@ subnet6 2001:db8:9::/64 { prefix6 2001:db8:a000:: 2001:db8:a0ff:: /56; }
 `
 
 // TestDelegatedPrefix: clients have addresses of the prefix that the provider delegates, beside those of the gateway's
-// own prefix, or of a /64 of their own; sessions go on by all, and detach leaves no route.
+// own prefix, or of a /64 of their own; sessions go on by all, ident names their user, and detach leaves no route.
 func TestDelegatedPrefix(t *testing.T) {
 	t.Run("one for all", func(t *testing.T) { delegatedPrefix(t, config.ClientPrefixes{}, 2) })
 	t.Run("one for each", func(t *testing.T) { delegatedPrefix(t, config.ClientPrefixes{Delegated: true}, 1) })
@@ -280,7 +278,7 @@ func delegatedPrefix(t *testing.T, each config.ClientPrefixes, count int) {
 		filepath.Join(dir, "leases"), "-pf", filepath.Join(dir, "dhcpd.pid"), "--no-pid", "s0")
 	cfg := configured(t, dir, onEBPF)
 	cfg.LAN.Address6 = netip.MustParsePrefix("2001:db8:1::1/64")
-	cfg.WAN.Delegation, cfg.LAN.ClientPrefixes = true, each
+	cfg.WAN.Delegation, cfg.LAN.ClientPrefixes, cfg.Ident.Enabled = true, each, true
 	d := serve(t, cfg)
 	addr4 := netip.MustParseAddr(lease(t))
 	delegated := netip.MustParsePrefix("2001:db8:a000::/40")
@@ -302,6 +300,14 @@ func delegatedPrefix(t *testing.T, each config.ClientPrefixes, count int) {
 		netnstest.Await(t, "the way out", func() error { return reaches6(addr) })
 	}
 	statusHasPrefix(t, c, delegated)
+	told := sh(t, "ip netns exec client rdisc6 -1 -r 10 -w 3000 c0")
+	route := regexp.MustCompile(`Route +: (\S+)`).FindStringSubmatch(told)
+	if route == nil || !netip.MustParsePrefix(route[1]).Contains(ofProvider) || !strings.HasSuffix(route[1], "/56") {
+		t.Errorf("no route to the delegated prefix is advertised (RFC 7084, L-3):\n%s", told)
+	}
+	server := newIdentPeer(t, "2001:db8:9::2")
+	conn := server.connect(ofProvider)
+	server.expectReply(ofProvider, conn, "USERID : UNIX : ann")
 	if got := d.client(t); !slices.Contains(got.Further, ofProvider) {
 		t.Errorf("the client is shown with %v, without %s", got.Further, ofProvider)
 	}
@@ -314,6 +320,7 @@ func delegatedPrefix(t *testing.T, each config.ClientPrefixes, count int) {
 		}
 		return reaches6(ofProvider)
 	})
+	server.expectReply(ofProvider, conn, "USERID : UNIX : ann")
 	must(t, d.stop())
 	must(t, Detach(d.cfg, false))
 	if out := sh(t, "ip -6 route show dev lan0"); strings.Contains(out, "2001:db8:a0") {

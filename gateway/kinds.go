@@ -1,24 +1,18 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/compared/nfqueue"
-	"github.com/gateweigh/gateweigh/gateway/datapath/compared/tun"
-	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
-	"github.com/gateweigh/gateweigh/gateway/datapath/kernel"
+	"github.com/gateweigh/gateweigh/gateway/datapath/kinds"
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/neighbour"
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/routes"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
-
-// kinds are the kinds of data path, each with its traits in datapath.Kinds. Nothing beside this table knows which
-// there are.
-var kinds = []datapath.Kind{ebpf.Kind, tun.Kind, nfqueue.Kind, kernel.Kind}
 
 // shared removes what kinds share, in this order: devices are gone before the rule on frames, which a daemon puts back
 // while it has its device.
@@ -35,19 +29,19 @@ var shared = []struct {
 // kindOf returns the kind that a configuration names. One that there is not can be neither checked nor opened.
 func kindOf(cfg *config.Config) datapath.Kind {
 	name := cfg.Datapath.Kind
-	if i := slices.IndexFunc(kinds, func(k datapath.Kind) bool { return k.Name == name }); i >= 0 {
-		return kinds[i]
+	if i := slices.IndexFunc(kinds.All, func(k datapath.Kind) bool { return k.Name == name }); i >= 0 {
+		return kinds.All[i]
 	}
 	err := fmt.Errorf("no data path %q", name)
 	return datapath.Kind{
-		Name: name, Check: func(datapath.Setup) error { return err },
+		Traits: datapath.Traits{Name: name}, Check: func(datapath.Setup) error { return err },
 		Open: func(datapath.Setup) (datapath.Running, error) { return datapath.Running{}, err },
 	}
 }
 
 // removeLeft removes everything that data paths of some kinds left, except things that several kinds share.
 func removeLeft(s datapath.Setup, matches func(datapath.Kind) bool) (err error) {
-	for _, k := range kinds {
+	for _, k := range kinds.All {
 		if matches(k) {
 			err = errors.Join(err, k.Leave(s))
 		}
@@ -74,12 +68,12 @@ func leaveFormer(own datapath.Kind, s datapath.Setup) error {
 
 // leftBy reports whether a data path of any kind left something that shows it.
 func leftBy(s datapath.Setup) bool {
-	return slices.ContainsFunc(kinds, func(k datapath.Kind) bool { return k.Left != nil && k.Left(s) })
+	return slices.ContainsFunc(kinds.All, func(k datapath.Kind) bool { return k.Left != nil && k.Left(s) })
 }
 
 // inSight checks that all that data paths left can be seen.
 func inSight(s datapath.Setup) (err error) {
-	for _, k := range kinds {
+	for _, k := range kinds.All {
 		if k.InSight != nil {
 			err = errors.Join(err, k.InSight(s))
 		}
@@ -99,12 +93,15 @@ func clientInterface(cfg *config.Config) string {
 // networksOf returns the networks with clients.
 func networksOf(cfg *config.Config) []datapath.Network {
 	l := cfg.LAN
-	return []datapath.Network{{Name: "lan", Interface: l.Interface, Address: l.Address, Address6: l.Address6,
-		Inbound6: l.Inbound6}}
+	return []datapath.Network{{Name: cmp.Or(cfg.Name, "lan"), Interface: l.Interface, Address: l.Address,
+		Address6: l.Address6, Inbound6: l.Inbound6}}
 }
 
 // claimed returns the gateway's claims on its interfaces: for itself alone, or shared with other gateways.
 func claimed(cfg *config.Config) []datapath.Claim {
+	if cfg.Name != "" { // whose daemon claims the WAN for all networks
+		return datapath.ExclusiveClaims(cfg.LAN.Interface)
+	}
 	if kindOf(cfg).OwnWAN {
 		return datapath.ExclusiveClaims(cfg.LAN.Interface, cfg.WAN.Interface)
 	}
@@ -120,9 +117,15 @@ func crossings(cfg *config.Config) []string {
 	return []string{cfg.WAN.Interface}
 }
 
-// Capabilities returns the capabilities that the daemon's data path needs once the daemon serves, besides those that
+// Capabilities returns the capabilities that the daemon's data paths need once the daemon serves, besides those that
 // all kinds of data path need.
-func Capabilities(cfg *config.Config) []int { return kindOf(cfg).Capabilities }
+func Capabilities(cfg *config.Config) []int {
+	kind := kindOf(cfg)
+	if len(cfg.Networks) > 0 { // which come and go
+		return slices.Concat(kind.Capabilities, kind.Opening)
+	}
+	return kind.Capabilities
+}
 
 // WithoutDaemon describes what happens to logged-in clients while no daemon runs.
 func WithoutDaemon(cfg *config.Config) string {

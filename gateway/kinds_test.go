@@ -10,20 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/kinds"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
-
-// TestKindsHaveTraits: both tables have the same kinds.
-func TestKindsHaveTraits(t *testing.T) {
-	var names []string
-	for _, k := range kinds {
-		names = append(names, k.Name)
-	}
-	all := datapath.Names(nil)
-	if !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(all))) {
-		t.Errorf("there are the kinds %q, and traits of %q", names, all)
-	}
-}
 
 // closedPath is a data path that lets nobody through: an example of all that a new kind has in its folder.
 type closedPath struct{ datapath.Forwarder }
@@ -34,16 +23,15 @@ func (closedPath) Packets() (map[string]uint64, error) { return nil, nil }
 func (closedPath) Total() (datapath.Counters, error)   { return datapath.Counters{}, nil }
 func (closedPath) Close() error                        { return nil }
 
-// TestNewKind: with its line in both tables a new kind is configured, checked, opened, and left, by others and by
+// TestNewKind: with its line in the table of kinds a new one is configured, checked, opened, and left, by others and by
 // detach.
 func TestNewKind(t *testing.T) {
 	network(t)
-	were, had := kinds, datapath.Kinds
-	t.Cleanup(func() { kinds, datapath.Kinds = were, had })
+	were := kinds.All
+	t.Cleanup(func() { kinds.All = were })
 	checked, left := 0, 0
-	datapath.Kinds = append(slices.Clone(had), datapath.Traits{Kind: "shut", Keys: []string{"fast"}})
-	kinds = append(slices.Clone(were), datapath.Kind{
-		Name: "shut",
+	kinds.All = append(slices.Clone(were), datapath.Kind{
+		Traits: datapath.Traits{Name: "shut", Keys: []string{"fast"}},
 		Open: func(s datapath.Setup) (datapath.Running, error) {
 			return datapath.Running{Forwarder: closedPath{}}, s.LeaveFormer()
 		},

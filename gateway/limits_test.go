@@ -8,14 +8,15 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/kinds"
 )
 
 // TestLargestLAN: the configuration refuses exactly the LANs that its data path refuses.
 func TestLargestLAN(t *testing.T) {
 	const nowhere = "none0"
 	ownAddr := netip.MustParseAddr("10.0.0.1")
-	for _, kind := range kinds {
-		if datapath.TraitsOf(kind.Name).PPPoEOnly { // which takes more of the file than this one has
+	for _, kind := range kinds.All {
+		if kind.PPPoEOnly { // which takes more of the file than this one has
 			continue
 		}
 		open := func(all ...datapath.Network) error {

@@ -112,7 +112,7 @@ func (s *survey) translation() {
 				s.WhereForward(i, "to"), f.To)
 		}
 	}
-	others, helpers, err := nat.ForeignTables()
+	others, helpers, err := nat.ForeignRules()
 	if err != nil {
 		s.addFinding(Warning, "looking for other rules that translate addresses: %v", err)
 	}

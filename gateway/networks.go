@@ -103,7 +103,8 @@ func (g *gateway) isClient6(addr netip.Addr) bool {
 	if !addr.Is6() || !g.cfg.LAN.Address6.IsValid() || addr == g.cfg.LAN.Address6.Addr() {
 		return false
 	}
-	if slices.ContainsFunc(g.prefixes6(), func(p netip.Prefix) bool { return p.Contains(addr) }) {
+	has := func(p netip.Prefix) bool { return p.Contains(addr) }
+	if slices.ContainsFunc(g.prefixes6(), has) || slices.ContainsFunc(g.pools6(), has) {
 		return true
 	}
 	_, known := g.table.Get(addr)

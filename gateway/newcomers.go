@@ -137,7 +137,7 @@ func (g *gateway) verify(key session.Key) {
 		s, known := g.table.Get(key.Addr)
 		return known && s.Key == key && s.State != session.Authenticated
 	}
-	found, err := g.arp.ThereInTurn(g.sessionsCtx, key.Addr, key.MAC, claimed)
+	found, err := g.arp.PresentInTurn(g.sessionsCtx, key.Addr, key.MAC, claimed)
 	if found || err != nil || !claimed() {
 		return
 	}

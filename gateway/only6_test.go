@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
@@ -82,6 +83,47 @@ func TestClientWithoutIPv4(t *testing.T) {
 	}
 }
 
+// TestOperatorLogin6: an operator logs a device in by an IPv6 address that it has not used yet, without IPv4 and beside
+// it. An address outside of the prefix, another's, and the gateway's own are refused, with the reason.
+func TestOperatorLogin6(t *testing.T) {
+	network6(t)
+	sh(t, `ip netns exec client sysctl -qw net.ipv6.conf.c0.accept_ra=0
+ip -n client addr add 2001:db8:1::7e3b/64 dev c0 nodad`)
+	var d daemon
+	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
+	d = serve6(t, t.TempDir())
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	mac := strings.TrimSpace(linkMACIn(t, "client", "c0"))
+	login := func(addr, mac string) error {
+		_, err := c.Login(t.Context(), control.LoginRequest{Addr: netip.MustParseAddr(addr), MAC: mac, User: "printer"})
+		return err
+	}
+	for addr, why := range map[string]string{
+		"2001:db8:2::5": "is of none of the client's prefixes", "2001:db8:1::1": "is of none of the client's prefixes",
+	} {
+		if err := login(addr, mac); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v; want %q", addr, err, why)
+		}
+	}
+	must(t, login("2001:db8:1::7e3b", mac))
+	if s := d.client(t); s.Addr != netip.MustParseAddr("2001:db8:1::7e3b") || s.User != "printer" {
+		t.Errorf("there is %+v", s)
+	}
+	sh(t, "ip -n client route add default via 2001:db8:1::1")
+	must(t, reaches6(netip.MustParseAddr("2001:db8:1::7e3b")))
+	if err := login("2001:db8:1::7e3b", "02:00:00:00:00:09"); err == nil || !strings.Contains(err.Error(), mac+" has") {
+		t.Errorf("another's address: %v", err)
+	}
+	lease(t)
+	sh(t, "ip -n client addr add 2001:db8:1::7e3c/64 dev c0 nodad")
+	must(t, login("2001:db8:1::7e3c", mac))
+	if s := d.client(t); !slices.Contains(s.Further, netip.MustParseAddr("2001:db8:1::7e3c")) || s.User != "printer" {
+		t.Errorf("with IPv4 there is %+v", s)
+	}
+	must(t, reaches6(netip.MustParseAddr("2001:db8:1::7e3c")))
+}
+
 // TestPhoneWithoutIPv4: a phone that can do without IPv4 gets no address by DHCP, makes its own IPv6 addresses, is
 // shown the notice, logs in at RADIUS, reads, and logs out.
 func TestPhoneWithoutIPv4(t *testing.T) {
@@ -128,7 +170,8 @@ func doWithoutIPv4(t *testing.T, dir string) {
 	conf := filepath.Join(dir, "dhcpcd.conf")
 	must(t, os.WriteFile(conf, []byte("noipv6\nnoipv4ll\nnohook resolv.conf\noption ipv6_only_preferred\n"), 0o644))
 	script := `for d in /run /var/lib/dhcpcd; do mkdir -p $0$d; mount --bind $0$d $d; done; exec dhcpcd -B -d -f "$@" c0`
-	cmd := exec.Command("ip", "netns", "exec", "client", "unshare", "--mount", "sh", "-ec", script, dir, conf)
+	cmd := exec.Command("ip", "netns", "exec", "client", "unshare", "--mount", "--pid", "--fork", "--kill-child",
+		"--mount-proc", "sh", "-ec", script, dir, conf) // dhcpcd's other processes end with it
 	out, err := cmd.StderrPipe()
 	must(t, err)
 	cmd.Stdout = cmd.Stderr

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
 // listener is a socket of this machine that can be reached from outside of the LAN.
@@ -58,7 +59,7 @@ func (s *survey) ownPorts() {
 
 // holder names the program that has the socket; pid is 0 where it is the kernel's.
 func (l listener) holder() (pid int, owner string) {
-	pid, name := holder(map[string]bool{fmt.Sprintf("socket:[%d]", l.inode): true})
+	pid, name := datapath.SocketHolder(map[string]bool{fmt.Sprintf("socket:[%d]", l.inode): true})
 	if pid == 0 {
 		return 0, "the kernel (a tunnel: ip -d link) or a program (ss -lntup)"
 	}

@@ -8,15 +8,16 @@ import (
 	"testing"
 )
 
-// TestParts: parts are opened in order and closed in the reverse order, also where one cannot be opened or fails.
+// TestParts: parts are opened in order and closed in the reverse order, also if one cannot be opened or fails. The
+// parts are a, b and c; in want, "a+" is the opening of a, and "a-" its closing.
 func TestParts(t *testing.T) {
 	broken := errors.New("broken")
 	forever := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	for name, tt := range map[string]struct {
-		opens error                       // of the last part
-		run   func(context.Context) error // the last part's
-		want  string
-		fails string // part and error; "": none
+		opens error                       // of c, when it is opened
+		run   func(context.Context) error // what c does while it is open
+		want  string                      // what happens, in order
+		fails string                      // text of the error that results; "": there is none
 	}{
 		"all run":              {nil, forever, "a+ b+ c+ ready c- b- a-", ""},
 		"one cannot be opened": {broken, forever, "a+ b+ c+ c- b- a-", "broken"},

@@ -31,7 +31,7 @@ func (g *gateway) radiusConfig() radius.Config {
 		NASPortID: g.cfg.LAN.Interface, CalledStationID: r.CalledStationID, Method: radius.Method(r.Method),
 		Timeout: r.Timeout, Retries: r.Retries,
 		InterimDefault: r.Interim, SwapOctets: r.SwapOctets, LocalAccounts: !g.cfg.Auth.Has(config.MethodRADIUS),
-		Log: g.log,
+		Log: g.log, Prefixes: g.sessionPrefixes,
 	}
 	if r.Retries == 0 {
 		out.Retries = -1 // none: for radius, 0 means the default
@@ -97,8 +97,20 @@ func (g *gateway) dnsConfig() dns.Config {
 	}
 	if own := cfg.LAN.Address6; own.IsValid() {
 		out.Listen6 = netip.AddrPortFrom(own.Addr(), 53)
-		out.Clients, out.NeverOpen = append(out.Clients, own.Masked()), append(out.NeverOpen, own.Masked())
-		if cfg.WAN.Delegation { // clients' other prefixes come and go; the data path lets nobody else ask
+		all := []netip.Prefix{own.Masked()}
+		if pool := cfg.LAN.ClientPrefixes.Pool; pool.IsValid() {
+			all = append(all, pool)
+		}
+		for _, named := range cfg.LAN.PrefixPools {
+			all = append(all, named.Network)
+		}
+		if pool := cfg.DHCP6.PDPool.Pool; pool.IsValid() {
+			all = append(all, pool)
+		}
+		out.Clients, out.NeverOpen = append(out.Clients, all...), append(out.NeverOpen, all...)
+		out.Clients = append(out.Clients, linkLocals) // of clients that have no other address yet
+		// clients' other prefixes come and go; the data path lets nobody else ask
+		if cfg.WAN.Delegation {
 			out.Clients = append(out.Clients, netip.MustParsePrefix("2000::/3"))
 		}
 		if cfg.Portal.Enabled && cfg.Portal.Name != "" {
@@ -108,9 +120,15 @@ func (g *gateway) dnsConfig() dns.Config {
 	return out
 }
 
+// linkLocals are addresses by which clients reach their link alone (RFC 4291, 2.5.6).
+var linkLocals = netip.MustParsePrefix("fe80::/10")
+
 // CheckFiles reads the files that a configuration names, as the daemon would, and changes nothing. Its refusals are
 // mistakes in the files.
 func CheckFiles(cfg *config.Config) []Finding {
+	if len(cfg.Networks) > 0 {
+		return ofNetworks(cfg, CheckFiles)
+	}
 	s := &survey{Config: cfg}
 	s.retransmissions()
 	s.redundant()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/kinds"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
 	"github.com/gateweigh/gateweigh/gateway/ident"
@@ -30,8 +31,17 @@ var ErrBusy = datapath.ErrBusy
 // the gateway switched it on. PPPoE clients are told that their sessions have ended, and so are RADIUS servers. What
 // does not exist is no error. While a daemon runs, Detach fails with datapath.ErrBusy unless forced; the daemon then
 // continues without anything in the kernel. A daemon with NFQUEUE keeps or restores its rules and must end first.
-func Detach(cfg *config.Config, force bool) error {
-	kind, s := kindOf(cfg), setup(cfg)
+func Detach(cfg *config.Config, force bool) error { return detach(cfg, setup(cfg), force) }
+
+// closeNetwork is Detach for one of several networks that a daemon no longer serves: the guard keeps its LAN closed.
+func closeNetwork(cfg *config.Config) error {
+	s := setup(cfg)
+	s.StayClosed = true
+	return detach(cfg, s, false)
+}
+
+func detach(cfg *config.Config, s datapath.Setup, force bool) error {
+	kind := kindOf(cfg)
 	if !LANIsHere(cfg) && !force && !guard.IsShut(s.LAN()) && !leftBy(s) {
 		return fmt.Errorf(
 			"%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (nsenter "+
@@ -67,9 +77,12 @@ func Detach(cfg *config.Config, force bool) error {
 	if err = nat.Remove(nat.Table(s.LAN())); err != nil {
 		return err
 	}
+	if !s.StayClosed {
+		err = guard.Remove(s.LAN())
+	}
 	// The flow log's last: a daemon puts its rule back until it notices that the rest is gone, and its folder may be bad.
 	return errors.Join(
-		guard.Remove(s.LAN()), farewells, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder), s.LAN()), signOff(cfg))
+		err, farewells, flowlog.Undo(flowlog.NoteIn(cfg.FlowLog.Folder), s.LAN()), signOff(cfg))
 }
 
 // Guard has the kernel forward nothing from or to a LAN until a gateway runs, also if its interface appears later. It
@@ -142,7 +155,7 @@ func keeperCommand(cfg *config.Config) *exec.Cmd {
 
 // RunKeeper is what the keeper's process does: it serves on the socket that the daemon has given it.
 func RunKeeper(listener *os.File, log *slog.Logger) error {
-	for _, k := range kinds {
+	for _, k := range kinds.All {
 		if k.Keep != nil {
 			return k.Keep(listener, log)
 		}
@@ -170,9 +183,18 @@ func setup(cfg *config.Config) datapath.Setup {
 		Kind: d.Kind, Networks: networksOf(cfg), WAN: cfg.WAN.Interface,
 		PortalPorts: portalPorts(cfg.Portal), PPPoE: cfg.PPPoE.Enabled, Sessions: pppoeSessions(cfg),
 		Flows: cfg.FlowLog.Enabled, DHCP: cfg.DHCP.Mode != config.External,
+		Shared: sharedPins(cfg), Reaches: cfg.Reached,
 		Keeper: func() *exec.Cmd { return keeperCommand(cfg) },
 		Fast:   d.Fast, Device: d.Device, Forward: d.Forward, FlowCache: d.FlowCache, Shaping: d.Shaping, PinDir: d.PinDir,
 	}
+}
+
+// sharedPins is the folder of pins of what several networks share; "": there is one network. No network has its name.
+func sharedPins(cfg *config.Config) string {
+	if cfg.Name == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(cfg.Datapath.PinDir), "_shared")
 }
 
 // openPath opens the configured data path.

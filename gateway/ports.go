@@ -10,14 +10,13 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/ident"
 )
 
@@ -48,7 +47,8 @@ func ports(cfg *config.Config) []port {
 			"portal.port", "portal.tls_port"}[i]})
 	}
 	if cfg.Ident.Enabled {
-		all = append(all, port{"tcp4", netip.AddrPortFrom(netip.IPv4Unspecified(), ident.Port), cfg.WAN.Interface, "ident",
+		network, addr := ident.Where(cfg.LAN.Address6.IsValid())
+		all = append(all, port{network, addr, cfg.WAN.Interface, "ident",
 			"set ident.enabled = false"})
 	}
 	if l := cfg.Metrics.Listen; l.IsValid() {
@@ -118,25 +118,7 @@ func (p port) owner() (pid int, name string) {
 		}
 		f.Close()
 	}
-	return holder(inodes)
-}
-
-// holder returns the process that has one of some sockets, by their names in /proc/PID/fd; 0: that cannot be known.
-func holder(inodes map[string]bool) (pid int, name string) {
-	if len(inodes) == 0 {
-		return 0, ""
-	}
-	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")
-	for _, fd := range fds {
-		if target, err := os.Readlink(fd); err != nil || !inodes[target] {
-			continue
-		}
-		process := filepath.Dir(filepath.Dir(fd))
-		comm, _ := os.ReadFile(filepath.Join(process, "comm"))
-		pid, _ = strconv.Atoi(filepath.Base(process))
-		return pid, strings.TrimSpace(string(comm))
-	}
-	return 0, ""
+	return datapath.SocketHolder(inodes)
 }
 
 // sockets returns the inodes of the sockets in a table of /proc/net that have an address, or the wildcard, with its

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/access"
+	"github.com/gateweigh/gateweigh/gateway/bindings"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/guesses"
@@ -47,12 +48,17 @@ func (g *gateway) openLines(context.Context) (o opened, err error) {
 	}
 	l := &pppoeAccess{auth: sources, table: limitDefaults{g.table, g, false}, pools: pools(g.cfg)}
 	copy(l.dns[:], resolvers(g.cfg))
-	if l.server, err = pppoe.New(g.pppoeConfig(), l); err != nil {
+	lines := g.pppoeConfig()
+	if lines.InterfaceID, err = g.interfaceID(); err != nil {
+		return o, err
+	}
+	if l.server, err = pppoe.New(lines, l); err != nil {
 		return o, err
 	}
 	g.pppoe, g.pppoeAccess = l.server, l
 	g.table.Follow(func(k session.Key, line session.PPPoESession) {
 		g.behind.remove(k, line)
+		g.ended6(k, line.Session)
 		l.server.End(k.MAC, line.Session)
 	})
 	o = opened{run: l.server.Serve, close: func() error { l.server.Close(); return nil }}
@@ -63,7 +69,8 @@ func (g *gateway) pppoeConfig() pppoe.Config {
 	p := g.cfg.PPPoE
 	cfg := pppoe.Config{
 		Interface: g.cfg.LAN.Interface, Name: p.Name, Services: p.Services, Address: g.cfg.LAN.Address.Addr(),
-		IPv6: p.IPv6, MaxPayload: p.MTU, PerMAC: p.PerMAC, MaxSessions: p.MaxSessions, Waiting: p.Waiting, Delay: p.Delay,
+		Opened6:    g.opened6,
+		MaxPayload: p.MTU, PerMAC: p.PerMAC, MaxSessions: p.MaxSessions, Waiting: p.Waiting, Delay: p.Delay,
 		Echo:         p.Echo,
 		EchoFailures: p.EchoFailures, Log: g.log,
 	}
@@ -140,18 +147,25 @@ func (l *pppoeAccess) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, er
 	if err != nil {
 		return ppp.Grant{Message: rejection(err)}, err
 	}
-	r.State.Grant.DNS = l.dns
-	state, err := json.Marshal(r.State)
-	if err != nil {
-		return ppp.Grant{}, fmt.Errorf("keeping the PPPoE link: %w", err)
-	}
 	if err := l.makeRoom(login); err != nil {
 		return ppp.Grant{Message: rejection(err)}, err
 	}
+	undo, err := l.table.g.grantSession6(bindings.Anchor{MAC: r.MAC, Session: r.Session}, &login)
+	if err != nil {
+		return ppp.Grant{Message: rejection(err)}, err
+	}
+	grant := ppp.Grant{DNS: l.dns, InterfaceID: interfaceIDOf(login.IPv6)}
+	r.State.Grant = grant
+	state, err := json.Marshal(r.State)
+	if err != nil {
+		undo()
+		return ppp.Grant{}, fmt.Errorf("keeping the PPPoE link: %w", err)
+	}
 	login.PPPoE = session.PPPoESession{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state,
 		Routes: login.Routes}
-	grant := ppp.Grant{DNS: l.dns, Proof: login.Proof}
+	grant.Proof = login.Proof
 	if grant.Addr, err = l.connect(r.MAC, login); err != nil {
+		undo()
 		grant.Message = unbegun(err)
 	}
 	return grant, err

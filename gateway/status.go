@@ -20,7 +20,7 @@ func (g *gateway) status() control.Status {
 	word, reason := g.dp.Forwarding()
 	st := control.Status{
 		Version: g.version, PID: os.Getpid(), Since: timeline.Wall(g.began), Datapath: g.cfg.Datapath.Kind + ", " + word,
-		Why: reason,
+		Why: reason, Network: g.cfg.Name,
 		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: g.cfg.Addresses(),
 		Sessions: g.table.States(), Outbox: g.table.Pending(), Aside: g.table.Aside(),
 	}

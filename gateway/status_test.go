@@ -52,7 +52,7 @@ func TestEveryCounterInStatus(t *testing.T) {
 	for r := admission.Forwarded; r <= admission.Throttled; r++ {
 		reasons[r.String()], names[uint64(r)] = uint64(r), r.String()
 	}
-	check("packets", reasons, names, "stack", "tagged", "unasked") // these are the eBPF programs' own
+	check("packets", reasons, names, "other-network", "stack", "tagged", "unasked") // these are the eBPF programs' own
 	tellsOf(check, "dhcp", dhcpCounts)
 	tellsOf(check, "repairs", ebpf.Repairs.Counts, "forwarding-again", "nat-again")
 	tellsOf(check, "dns", dnsCounts)

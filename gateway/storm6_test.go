@@ -59,8 +59,7 @@ func openStorm(t testing.TB, path string, clients int) (*gateway, storm) {
 func (g *gateway) weather(t testing.TB, s storm) {
 	t.Helper()
 	server, err := bindings.Open(bindings.Config{Interface: "storm0", Store: s, Log: g.log,
-		Bound: func(a bindings.Anchor, addr netip.Addr) { g.bound6(a.MAC, addr) },
-		Gone:  func(a bindings.Anchor, addr netip.Addr) { g.gone6(a.MAC, addr) }})
+		Bound: g.bound6, Gone: g.gone6})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // Run ends when all is told
@@ -77,9 +76,9 @@ func TestStormOfAddresses(t *testing.T) {
 	g, s := openStorm(t, path, 200)
 	g.weather(t, s)
 	for i := range 50 { // to another client
-		g.gone6(macOf(i), s.saved[i].Addr)
-		g.bound6(macOf(i+1), s.saved[i].Addr)
+		g.gone6(s.saved[i].Anchor, s.saved[i].Addr)
 		s.saved[i].Anchor.MAC = macOf(i + 1)
+		g.bound6(s.saved[i].Anchor, s.saved[i].Addr)
 	}
 	left := filepath.Join(t.TempDir(), "s.db")
 	b, err := os.ReadFile(path)

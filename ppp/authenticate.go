@@ -19,6 +19,8 @@ const (
 type Grant struct {
 	Addr netip.Addr    // the peer's address
 	DNS  [2]netip.Addr // its servers; invalid: none
+	// InterfaceID is the peer's interface identifier, without which it has no IPv6; zero: it chooses one.
+	InterfaceID [8]byte `json:",omitzero"`
 	// Message is shown to the peer, and Proof is what Credentials.Right or a RADIUS server
 	// returned for MS-CHAPv2.
 	Message, Proof string

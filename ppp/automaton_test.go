@@ -1,3 +1,5 @@
+// A test of the automaton's table against the one that is printed in RFC 1661.
+
 package ppp
 
 import (
@@ -26,7 +28,7 @@ RXJ-  - - tlf/2 tlf/3 tlf/2 tlf/3 tlf/3 tlf/3 tlf/3 tld,irc,str/5
 RXR   - - 2 3 4 5 6 7 8 ser/9
 `
 
-// TestTransitions holds the automaton against the RFC's table.
+// TestTransitions compares the automaton with the RFC's table.
 func TestTransitions(t *testing.T) {
 	names := strings.Fields("tld irc zrc scr sca scn str sta scj ser tlu tls tlf")
 	rows := strings.Split(strings.TrimSpace(table), "\n")

@@ -101,6 +101,7 @@ func (i *ipcp) extra(Packet) bool { return false }
 type ipv6cp struct {
 	*Link
 	id, peer [8]byte
+	naks     int // of this end's identifier, which it keeps
 }
 
 func (v *ipv6cp) request() []Option { return []Option{{optInterfaceID, v.id[:]}} }
@@ -114,7 +115,10 @@ func (v *ipv6cp) judge(options []Option, final bool) (Code, []Option) {
 			continue
 		}
 		peer = [8]byte(o.Data)
-		if peer == ([8]byte{}) || peer == v.id {
+		switch given := v.grant.InterfaceID; {
+		case given != [8]byte{} && given != v.id && peer != given:
+			naks = append(naks, Option{optInterfaceID, given[:]})
+		case peer == [8]byte{} || peer == v.id:
 			naks = append(naks, Option{optInterfaceID, differing(v.id)})
 		}
 	}
@@ -125,6 +129,10 @@ func (v *ipv6cp) refused(code Code, options []Option) bool {
 	for _, o := range options {
 		if o.Type != optInterfaceID || len(o.Data) != len(v.id) || code == ConfigureReject {
 			return false
+		}
+		if v.cfg.InterfaceID != ([8]byte{}) { // the peer that has the same one takes another
+			v.naks++
+			return v.naks <= maxFailure
 		}
 		v.id = [8]byte(o.Data)
 		if v.id == ([8]byte{}) || v.id == v.peer {

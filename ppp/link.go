@@ -29,6 +29,8 @@ type Config struct {
 	Name    string     // of a server, in its challenges
 	Address netip.Addr // of a server
 	IPv6    bool       // also negotiate interface identifiers
+	// InterfaceID is the interface identifier of this end, which it keeps; zero: a random one, or what the peer proposes.
+	InterfaceID [8]byte
 
 	User, Password string // of a client
 	AskDNS         bool   // a client asks for DNS servers
@@ -94,7 +96,10 @@ func New(cfg Config, h Handler) *Link {
 	} else if cfg.AskDNS {
 		l.v4.dns = [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv4Unspecified()}
 	}
-	l.v6 = ipv6cp{Link: l, id: [8]byte(differing([8]byte{}))}
+	l.v6 = ipv6cp{Link: l, id: cfg.InterfaceID}
+	if cfg.InterfaceID == ([8]byte{}) {
+		l.v6.id = [8]byte(differing(cfg.InterfaceID))
+	}
 	l.control = automaton{proto: LCP, layer: &l.link, send: l.send}
 	l.net4 = automaton{proto: IPCP, layer: &l.v4, send: l.send}
 	l.net6 = automaton{proto: IPV6CP, layer: &l.v6, send: l.send}

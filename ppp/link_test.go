@@ -1,3 +1,6 @@
+// Tests of two ends of a link in virtual time: join makes them, run delivers their frames, and carry delivers only
+// those that are on the wire.
+
 package ppp
 
 import (
@@ -10,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// end is a Handler that puts a link's frames on the wire to its peer.
+// end is one end of a link. As the link's Handler it collects the frames for the other end.
 type end struct {
 	link   *Link
 	out    [][]byte
@@ -41,6 +44,7 @@ func (e *end) Closed(reason error) { e.closed = errors.Join(errors.New("closed")
 type pair struct {
 	now            time.Time
 	server, client end
+	given          [8]byte // the client's interface identifier; zero: it chooses one
 }
 
 var (
@@ -49,7 +53,7 @@ var (
 	resolver = netip.MustParseAddr("192.0.2.53")
 )
 
-// join makes two ends; password is what the server knows.
+// join makes the two ends of a link. password is the one that the server knows.
 func join(server, client Config, password string) *pair {
 	p := &pair{now: time.Unix(1_700_000_000, 0)}
 	server.Server, server.Address = true, gateway
@@ -57,13 +61,13 @@ func join(server, client Config, password string) *pair {
 	p.server.link, p.client.link = New(server, &p.server), New(client, &p.client)
 	p.server.decide = func(c Credentials) (Grant, bool) {
 		proof, ok := c.Right(password)
-		return Grant{Addr: assigned, DNS: [2]netip.Addr{resolver}, Proof: proof}, ok
+		return Grant{Addr: assigned, DNS: [2]netip.Addr{resolver}, InterfaceID: p.given, Proof: proof}, ok
 	}
 	return p
 }
 
-// run carries frames until nothing is left to do, or both ends have ended, or the time is over. fate says how often a
-// frame arrives.
+// run delivers frames and lets time pass, until no timer is left or d is over. fate says how many times the next frame
+// arrives: 0, once or more.
 func (p *pair) run(d time.Duration, fate func() int) {
 	p.server.link.Open(p.now)
 	p.client.link.Open(p.now)
@@ -87,7 +91,7 @@ func (p *pair) run(d time.Duration, fate func() int) {
 	}
 }
 
-// carry delivers what is on the wire, and what the answers are.
+// carry delivers the frames on the wire, and the answers to them, until none is left.
 func (p *pair) carry(fate func() int) {
 	for range 10_000 {
 		up, down := p.client.out, p.server.out
@@ -109,6 +113,7 @@ func (p *pair) carry(fate func() int) {
 	panic("the two ends never stop to answer each other")
 }
 
+// once is the fate of a wire on which each frame arrives once.
 func once() int { return 1 }
 
 // TestLinkOpens: both ends agree, by each method.
@@ -132,6 +137,20 @@ func TestLinkOpens(t *testing.T) {
 		if c := p.server.asked[0]; c.Method != method || c.User != "ann" || len(p.server.asked) != 1 {
 			t.Errorf("%s: asked %+v", method, p.server.asked)
 		}
+	}
+}
+
+// TestInterfaceIDGiven: a client has the interface identifier that the server gives it.
+func TestInterfaceIDGiven(t *testing.T) {
+	p := join(Config{IPv6: true}, Config{User: "ann", Password: "right", IPv6: true}, "right")
+	p.given = [8]byte{2: 5, 7: 0x77}
+	p.run(time.Minute, once)
+	if len(p.client.opened) == 0 || len(p.server.opened) == 0 {
+		t.Fatal("not open")
+	}
+	got, other := p.client.opened[len(p.client.opened)-1], p.server.opened[len(p.server.opened)-1]
+	if got.LocalID != p.given || other.PeerID != p.given {
+		t.Errorf("the client has %+v, the server %+v", got, other)
 	}
 }
 
@@ -232,7 +251,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestRestored: another process goes on with a link.
+// TestRestored: another process takes over the server's end of an open link.
 func TestRestored(t *testing.T) {
 	cfg := Config{EchoInterval: 10 * time.Second, EchoFailures: 3}
 	p := join(cfg, Config{User: "ann", Password: "right", EchoInterval: 7 * time.Second, EchoFailures: 2}, "right")
@@ -250,8 +269,8 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// TestLossyWire: with frames lost and repeated, both ends open in the end, or neither says that it has another address
-// than the other one.
+// TestLossyWire: frames are lost and repeated. In the end both ends are open, and the client has the address that the
+// server gave it; or the client's end is closed.
 func TestLossyWire(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		method := rapid.SampledFrom(Methods).Draw(r, "method")
@@ -275,7 +294,7 @@ func TestLossyWire(t *testing.T) {
 	})
 }
 
-// TestMSCHAPv2Vectors are those of RFC 2759, 9.2.
+// TestMSCHAPv2Vectors: the test vectors of RFC 2759, 9.2.
 func TestMSCHAPv2Vectors(t *testing.T) {
 	bytes := func(s string) []byte {
 		b, err := hex.DecodeString(s)

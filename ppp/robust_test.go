@@ -1,3 +1,6 @@
+// Tests of links over wires that lose and repeat frames, and of peers that do not keep to the protocol. join makes two
+// ends, and run delivers their frames (link_test.go).
+
 package ppp
 
 import (

@@ -17,8 +17,9 @@ func Command(argv ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// Word is a word as a shell takes it: as it stands where that will do, else in quotes. The result has no two spaces in
-// a row, which the lines of a page lose, and no control characters (those in the way of bash and zsh, $'\n').
+// Word returns a word as a shell takes it: unchanged if a shell takes it as it is, otherwise in quotes. The result has
+// no two spaces in a row, because a page would show them as one, and no control characters: it has these in the
+// notation of bash and zsh, $'\n'.
 func Word(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=.,/:+%@", r)
@@ -33,7 +34,7 @@ func Word(word string) string {
 	return strings.ReplaceAll(word, "  ", ` '\ '`)
 }
 
-// escaped is a word within $'…'.
+// escaped returns a word as it stands between $' and '.
 func escaped(word string) string {
 	var b strings.Builder
 	for i := 0; i < len(word); {

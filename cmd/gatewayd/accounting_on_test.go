@@ -1,3 +1,6 @@
+// A test of Accounting-On, by which the daemon tells RADIUS servers that former sessions are lost. newWorld makes the
+// host of a gateway with clients and a server, in namespaces, and starts RADIUS servers (world_test.go).
+
 package main
 
 import (
@@ -14,10 +17,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// TestAccountingOnAfterLostSessions: a gateway that begins without the sessions that it had, because their file is
-// damaged, empty or missing, logs that and tells FreeRADIUS Accounting-On, before any session and only once, also where
-// FreeRADIUS is away at first. Detach tells it Accounting-Off; sessions that go on afterwards are started again. Long:
-// the steps of one run, each of which needs the state that the one before left.
+// TestAccountingOnAfterLostSessions: a gateway that starts without the sessions that it had, because their file is
+// damaged, empty or missing, logs that and sends FreeRADIUS Accounting-On, before any session and only once, also if
+// FreeRADIUS does not run at first. Detach sends Accounting-Off; for sessions that go on afterwards the gateway sends
+// Start again. Long: the steps of one run, each of which needs the state that the one before left.
 func TestAccountingOnAfterLostSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -33,7 +36,7 @@ func TestAccountingOnAfterLostSessions(t *testing.T) {
 	}
 	settled := func(phase string) {
 		t.Helper()
-		eventually(t, phase+": that all is told", func() error {
+		eventually(t, phase+": that all events are sent", func() error {
 			st, err := w.status()
 			if err == nil && st.Outbox > 0 {
 				err = fmt.Errorf("%d events wait", st.Outbox)
@@ -76,7 +79,7 @@ func TestAccountingOnAfterLostSessions(t *testing.T) {
 		want = append(want, "Accounting-On", "Start")
 		settled(c.name)
 		w.daemon.signalAndWait(syscall.SIGTERM)
-		w.start() // with the sessions that it has: nothing is told
+		w.start() // it has its sessions: no Accounting-On
 		settled(c.name)
 		w.kill()
 		if diff := cmp.Diff(want, order(w.acct.accounting(""))); diff != "" {
@@ -91,7 +94,7 @@ func TestAccountingOnAfterLostSessions(t *testing.T) {
 	w.sh(`nsenter --net=/run/netns/$ID-router gatewayd detach -c $DIR/gatewayd.toml`)
 	w.start()
 	want = append(want, "Accounting-Off", "Accounting-On", "Start")
-	eventually(t, "the start of what goes on after detach", func() error {
+	eventually(t, "the Start of the session that goes on after detach", func() error {
 		all := w.acct.accounting("")
 		if diff := cmp.Diff(want, order(all)); diff != "" || all[len(all)-1].value("Acct-Session-Id") != id {
 			return fmt.Errorf("FreeRADIUS was told (-want +got)\n%s, at last %v", diff, all[len(all)-1])

@@ -1,3 +1,7 @@
+// A test of accounting while the RADIUS server confirms nothing. newWorld makes the host of a gateway with clients and
+// a server, in namespaces, and starts RADIUS servers (world_test.go). distinct removes records that were sent twice
+// (radius_test.go).
+
 package main
 
 import (
@@ -10,8 +14,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// TestUnconfirmedAccounting: FreeRADIUS confirms no event of a user with 150 sessions. Others' events reach it
-// meanwhile, those of the 150 wait, and each end of a session is logged once, however often it is sent.
+// TestUnconfirmedAccounting: FreeRADIUS confirms no event of a user with 150 sessions. Meanwhile events of others are
+// sent and confirmed, those of the 150 sessions wait, and each end of a session is logged once, however often its event
+// is sent.
 func TestUnconfirmedAccounting(t *testing.T) {
 	t.Parallel()
 	const stuck = 150

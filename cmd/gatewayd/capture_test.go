@@ -19,6 +19,8 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
+// This file captures the messages of a login for the sequence diagrams that trace_test.go compares.
+
 // wire captures packets at the client's link, at the gateway's uplink and at its loopback.
 type wire struct {
 	w       *world
@@ -44,7 +46,7 @@ const (
 	local  = "local"
 )
 
-// tap listens until the test ends.
+// tap captures the packets of a client's world until the test ends.
 func (w *world) tap(c *client) *wire {
 	w.t.Helper()
 	t := &wire{w: w, client: c}
@@ -81,7 +83,8 @@ func (t *wire) listen(host, device, link string) {
 // markPort is the destination of marks: datagrams without a receiver.
 const markPort = 9
 
-// mark returns when all frames that have been on the links so far are read.
+// mark returns when all frames that were on the links before the call have been read: it sends one more frame on each
+// link and waits for it.
 func (t *wire) mark() {
 	t.w.t.Helper()
 	want := t.marks()
@@ -125,8 +128,8 @@ func (t *wire) close() {
 	t.readers.Wait()
 }
 
-// messages returns the messages seen so far, ordered by time and each once, because a busy machine repeats some. forget
-// leaves them out next time.
+// messages returns the messages seen so far, in the order of time. A message that was sent several times, as on a busy
+// machine, is in the list once. With forget the next call returns later ones only.
 func (t *wire) messages(forget bool) (lines []string) {
 	t.mu.Lock()
 	frames := slices.Clone(t.frames)
@@ -135,13 +138,20 @@ func (t *wire) messages(forget bool) (lines []string) {
 	}
 	t.mu.Unlock()
 	slices.SortStableFunc(frames, func(a, b frame) int { return a.receivedAt.Compare(b.receivedAt) })
-	passed := map[string]bool{} // messages sent over TCP and seen on the uplink
+	passed := map[string]bool{}          // data over TCP that was seen on the uplink
+	started := map[radiusExchange]bool{} // exchanges with the RADIUS server about the session's start
 	for _, f := range frames {
 		if f.link == uplink {
 			passed[string(f.overTCP())] = true
 		}
+		if e, l := f.radius(); l != nil && acctStatus(l) == acctStart {
+			started[e] = true
+		}
 	}
 	for _, f := range frames {
+		if e, l := f.radius(); l != nil && isAccounting(l) && !started[e] {
+			continue // Accounting-On, which is sent again to a server that is too busy to answer
+		}
 		if line := t.message(f, passed); line != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
@@ -149,6 +159,7 @@ func (t *wire) messages(forget bool) (lines []string) {
 	return lines
 }
 
+// overTCP returns the data in a TCP segment; nil: there is none.
 func (f frame) overTCP() []byte {
 	if tcp, ok := f.Layer(layers.LayerTypeTCP).(*layers.TCP); ok {
 		return tcp.LayerPayload()
@@ -156,13 +167,12 @@ func (f frame) overTCP() []byte {
 	return nil
 }
 
-// message returns a line of a Mermaid sequence diagram. It is empty for frames that are no message of a login.
+// message returns a frame's line in a Mermaid sequence diagram; "": it is no message of a login.
 func (t *wire) message(f frame, passed map[string]bool) string {
 	leases := "gateway"
 	if t.w.Others {
 		leases = "dnsmasq"
 	}
-	udp, _ := f.Layer(layers.LayerTypeUDP).(*layers.UDP)
 	switch {
 	case f.link == lan && f.Layer(layers.LayerTypeDHCPv4) != nil:
 		l := f.Layer(layers.LayerTypeDHCPv4).(*layers.DHCPv4)
@@ -174,8 +184,9 @@ func (t *wire) message(f frame, passed map[string]bool) string {
 			asks, answers = leases, "resolver"
 		}
 		return between(asks, answers, l.QR, dnsText(l))
-	case f.link == local && udp != nil && (isRADIUS(udp.SrcPort) || isRADIUS(udp.DstPort)):
-		return between("gateway", "RADIUS", isRADIUS(udp.SrcPort), radiusText(udp.Payload))
+	case f.isRADIUS():
+		_, l := f.radius()
+		return between("gateway", "RADIUS", isRADIUS(f.Layer(layers.LayerTypeUDP).(*layers.UDP).SrcPort), radiusText(l))
 	case f.link == lan && len(f.overTCP()) > 0:
 		text, answer := httpText(f.overTCP())
 		if text == "" {
@@ -190,6 +201,7 @@ func (t *wire) message(f frame, passed map[string]bool) string {
 	return ""
 }
 
+// between returns the line of a question, or of its answer.
 func between(asks, answers string, answer bool, text string) string {
 	if answer {
 		return answers + "-->>" + asks + ": " + text
@@ -213,17 +225,58 @@ func dnsText(l *layers.DNS) string {
 	return fmt.Sprintf("DNS answer %s", l.Answers[0].IP)
 }
 
+// radiusExchange identifies a request to the RADIUS server, and its answer.
+type radiusExchange struct {
+	port layers.UDPPort // of the gateway
+	id   layers.RADIUSIdentifier
+}
+
 func isRADIUS(p layers.UDPPort) bool { return p == 1812 || p == 1813 }
 
-func radiusText(payload []byte) string {
-	l, ok := gopacket.NewPacket(payload, layers.LayerTypeRADIUS, gopacket.Default).Layer(layers.LayerTypeRADIUS).(*layers.RADIUS)
-	if !ok {
-		return "no RADIUS"
+func (f frame) isRADIUS() bool {
+	udp, ok := f.Layer(layers.LayerTypeUDP).(*layers.UDP)
+	return ok && f.link == local && (isRADIUS(udp.SrcPort) || isRADIUS(udp.DstPort))
+}
+
+// radius returns the RADIUS message in a frame, and the exchange that it belongs to. The message is nil if the frame
+// has none.
+func (f frame) radius() (radiusExchange, *layers.RADIUS) {
+	if !f.isRADIUS() {
+		return radiusExchange{}, nil
 	}
+	udp := f.Layer(layers.LayerTypeUDP).(*layers.UDP)
+	l, ok := gopacket.NewPacket(udp.Payload, layers.LayerTypeRADIUS, gopacket.Default).Layer(layers.LayerTypeRADIUS).(*layers.RADIUS)
+	if !ok {
+		return radiusExchange{}, nil
+	}
+	if isRADIUS(udp.SrcPort) {
+		return radiusExchange{udp.DstPort, l.Identifier}, l
+	}
+	return radiusExchange{udp.SrcPort, l.Identifier}, l
+}
+
+func isAccounting(l *layers.RADIUS) bool {
+	return l.Code == layers.RADIUSCodeAccountingRequest || l.Code == layers.RADIUSCodeAccountingResponse
+}
+
+const acctStart = 1 // RFC 2866, 5.1
+
+// acctStatus returns a message's Acct-Status-Type, or 0.
+func acctStatus(l *layers.RADIUS) uint32 {
 	for _, a := range l.Attributes {
-		if a.Type == layers.RADIUSAttributeTypeAcctStatusType && binary.BigEndian.Uint32(a.Value) == 1 {
-			return l.Code.String() + " Start"
+		if a.Type == layers.RADIUSAttributeTypeAcctStatusType {
+			return binary.BigEndian.Uint32(a.Value)
 		}
+	}
+	return 0
+}
+
+func radiusText(l *layers.RADIUS) string {
+	switch {
+	case l == nil:
+		return "no RADIUS"
+	case acctStatus(l) == acctStart:
+		return l.Code.String() + " Start"
 	}
 	return l.Code.String()
 }

@@ -43,7 +43,7 @@ func addCompletions(root *cobra.Command, socket *string) {
 	flag := map[string]cobra.CompletionFunc{
 		"config": manual.Files("toml"), "folder": manual.Folders, "state": states,
 		"sessions user": client(user, control.Filter{}), "logout user": client(user, loggedIn),
-		"user": none, "mac": none, "at": none,
+		"user": none, "network": none, "mac": none, "at": none,
 		"up-rate": none, "down-rate": none, "up-quota": none, "down-quota": none, "total-quota": none,
 	}
 	manual.Complete(root, argument, flag)

@@ -1,3 +1,7 @@
+// Tests that kill the daemon. newWorld makes the host of a gateway with clients and a server, in namespaces, and starts
+// RADIUS servers (world_test.go); a flow sends numbered UDP datagrams through it and records which arrive
+// (flow_test.go). distinct removes accounting records that were sent twice (radius_test.go).
+
 package main
 
 import (
@@ -14,9 +18,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestKilledBeforeAccounting kills the daemon when a login is decided but not yet reported, and again when it has
-// ended: each session has one start and one stop, and its true length. The state is as after a start in 1970 with a
-// clock that was set since.
+// TestKilledBeforeAccounting kills the daemon when a session has begun and when it has ended, each time before
+// FreeRADIUS is told: it is told one Start and one Stop, with the session's true length. The daemon's state is that of
+// a machine that started with its clock in 1970, which was set later.
 func TestKilledBeforeAccounting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -36,7 +40,8 @@ func TestKilledBeforeAccounting(t *testing.T) {
 	ann.logOut()
 	w.kill()
 	w.start()
-	if s := ann.session(); s.ID == id || time.Until(s.LeaseEnd) < time.Minute { // the session has ended, and not the lease
+	// The session has ended, and the lease has not.
+	if s := ann.session(); s.ID == id || time.Until(s.LeaseEnd) < time.Minute {
 		t.Errorf("the client is %+v", s)
 	}
 	if s, err := w.status(); err != nil || s.Outbox != 2 {
@@ -44,7 +49,7 @@ func TestKilledBeforeAccounting(t *testing.T) {
 	}
 	w.acct.start()
 	if stop := w.acct.awaitAccounting("Stop", id); stop.counts() != f.traffic(true) {
-		t.Errorf("Stop tells of %+v, and the client's kernel of %+v", stop.counts(), f.traffic(true))
+		t.Errorf("Stop has %+v, and the client's kernel has %+v", stop.counts(), f.traffic(true))
 	}
 	if got := kinds(distinct(t, w.acct.accounting(id))); !slices.Equal(got, []string{"Start", "Stop"}) {
 		t.Errorf("FreeRADIUS was told %v", got)
@@ -64,8 +69,8 @@ func (w *world) begunIn1970() {
 awk -v boot=$(cat /proc/sys/kernel/random/boot_id) '{printf "1 %s %.0f 3600000000000 0 3600000000000\n", boot, ($1 - 3600) * 1e9}' /proc/uptime >$DIR/state/clock`)
 }
 
-// TestKilledAtAnyTime kills the daemon some milliseconds after logins and logouts, while accounting is in progress.
-// Records that FreeRADIUS had and the daemon had not yet marked are sent again, unchanged.
+// TestKilledAtAnyTime kills the daemon some milliseconds after logins and logouts, while it sends accounting.
+// FreeRADIUS gets each record; those that the daemon had not marked as confirmed it may get again, unchanged.
 func TestKilledAtAnyTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -91,22 +96,22 @@ func TestKilledAtAnyTime(t *testing.T) {
 		}
 		again += len(all) - len(once)
 	}
-	t.Logf("of %d events of %d sessions %d were told again", 2*len(ids), len(ids), again)
+	t.Logf("of %d events of %d sessions %d were sent again", 2*len(ids), len(ids), again)
 	began := 0
 	for _, r := range w.acct.accounting("") {
 		if r.value("Acct-Status-Type") == "Accounting-On" {
 			began++
 		} else if !slices.Contains(ids, r.value("Acct-Session-Id")) {
-			t.Errorf("told of a session that nobody began: %v", r)
+			t.Errorf("FreeRADIUS was told of a session that nobody began: %v", r)
 		}
 	}
 	if began != 1 {
-		t.Errorf("told %d times that the gateway began without sessions, want once: all later starts found them", began)
+		t.Errorf("Accounting-On was sent %d times, want once: all later daemons found their sessions", began)
 	}
 }
 
-// TestNobodyThere kills the daemon and leaves only the kernel's part: time limits and quotas apply, and no
-// unauthenticated client gets in.
+// TestNobodyThere: while the daemon is dead, the kernel applies time limits and quotas, and no unauthenticated client
+// gets in. brief has a session of five seconds, frugal a quota, bob is not logged in, and late comes without a lease.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -131,9 +136,9 @@ func TestNobodyThere(t *testing.T) {
 		f.halt()
 	}
 	staysOut(t, late, bob)
-	flows[ann].expectAll(t, "datagrams of who is logged in")
+	flows[ann].expectAll(t, "datagrams of a client that is logged in")
 	if n := flows[bob].received.Load(); n > 0 {
-		t.Errorf("%d datagrams of who is not logged in arrived", n)
+		t.Errorf("%d datagrams of a client that is not logged in arrived", n)
 	}
 	// The packet that reaches the quota is the last one.
 	const packet, quota = udpHeaders + datagramBytes, 1_000_000
@@ -146,7 +151,7 @@ func TestNobodyThere(t *testing.T) {
 		w.accountedEnd(t, c, sessions[c], flows[c])
 	}
 	if s := ann.session(); s.ID != sessions[ann].ID || s.Traffic != flows[ann].traffic(true) {
-		t.Errorf("back again, the daemon tells of %+v, was %+v", s, sessions[ann])
+		t.Errorf("for the next daemon the session is %+v, was %+v", s, sessions[ann])
 	}
 	late.sh("ip addr flush dev c0")
 	late.sh(late.udhcpc("-n"))
@@ -165,7 +170,7 @@ func (f *flow) lastsFiveSeconds(t *testing.T, began time.Time) {
 		within = 1 // the machine was too busy to look in time
 	}
 	time.Sleep(time.Until(end) + 100*time.Millisecond) // times of sessions are rounded
-	last := f.sent.Load()                              // the number of the next one, which may be under way
+	last := f.sent.Load()                              // the number of the next datagram, which may be on its way
 	eventually(t, "datagrams of a session of five seconds", func() error {
 		if came := f.received.Load(); came < within {
 			return fmt.Errorf("%d of %d arrived", came, within)
@@ -183,39 +188,40 @@ func (f *flow) lastsFiveSeconds(t *testing.T, began time.Time) {
 	}
 }
 
-// accountedEnd checks the accounting of a session that ended without a daemon: by time, with the bytes that the
-// server's kernel received.
+// accountedEnd checks the accounting of a session that ended while there was no daemon: FreeRADIUS is told a
+// Session-Timeout, with the bytes that the server's kernel received.
 func (w *world) accountedEnd(t *testing.T, c *client, before control.Session, f *flow) {
 	t.Helper()
 	stop := w.acct.awaitAccounting("Stop", before.ID)
 	n := f.received.Load()
 	want := control.Traffic{UpBytes: n * (udpHeaders + datagramBytes), UpPackets: n}
 	if stop.counts() != want || stop.value("Acct-Terminate-Cause") != "Session-Timeout" {
-		t.Errorf("Stop tells of %+v (%s), and the server's kernel of %+v", stop.counts(), stop.value("Acct-Terminate-Cause"),
+		t.Errorf("Stop has %+v (%s), and the server's kernel has %+v", stop.counts(), stop.value("Acct-Terminate-Cause"),
 			want)
 	}
 	if before.User == "brief" && stop.value("Acct-Session-Time") != "5" {
-		t.Errorf("a session of five seconds is told to have lasted %s s", stop.value("Acct-Session-Time"))
+		t.Errorf("a session of five seconds is accounted with %s s", stop.value("Acct-Session-Time"))
 	}
-	eventually(t, "the daemon, back again, to know of the end, which is on the disk before", func() error {
+	eventually(t, "the session's end in the daemon's table", func() error {
 		if s := c.session(); s.State == session.Authenticated {
-			return fmt.Errorf("it believes in %+v", s)
+			return fmt.Errorf("it has %+v", s)
 		}
 		return nil
 	})
 }
 
+// reachesWeb is a command that fails unless the server's page is answered.
 const reachesWeb = `curl -s --max-time 2 http://192.0.2.2:8080/`
 
-// staysOut checks that clients get nothing without a daemon: no lease, no name, no page, and nothing with an address
-// they chose themselves.
+// staysOut checks that clients get nothing without a daemon: no lease, no DNS answer and no page, also with an address
+// that they chose themselves.
 func staysOut(t *testing.T, clients ...*client) {
 	t.Helper()
 	var tries sync.WaitGroup
 	for _, c := range clients {
 		if !c.addr.IsValid() {
 			if out, err := c.try(c.udhcpc("-n -t 2 -T 1")); err == nil {
-				t.Errorf("a lease from nobody:\n%s", out)
+				t.Errorf("a lease without a daemon:\n%s", out)
 			}
 			c.addr = neverLeased
 			c.sh("sh -c 'ip addr add " + neverLeased.String() + "/24 dev c0; ip route add default via 10.1.0.1'")

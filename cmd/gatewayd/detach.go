@@ -3,12 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/gateway"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 func detachCommand() *cobra.Command {
@@ -47,12 +50,29 @@ func detach(file string, force bool) error {
 	} else if !force {
 		return asRoot(err)
 	}
-	left, pinned := gateway.LeftInKernel(cfg), gateway.Pinned(cfg)
-	if err := gateway.Detach(cfg, force); err != nil {
-		return asRoot(err)
+	var failed error
+	for _, n := range cfg.All() {
+		left, pinned := gateway.LeftInKernel(n), gateway.Pinned(n)
+		if err := gateway.Detach(n, force); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		reportDetached(n, left, pinned)
+		warnOpen(n)
 	}
-	reportDetached(cfg, left, pinned)
+	if failed != nil {
+		return asRoot(failed)
+	}
 	return nil
+}
+
+// warnOpen warns where the machine goes on forwarding without a gateway.
+func warnOpen(cfg *config.Config) {
+	if families := gateway.OpenFamilies(cfg); len(families) > 0 {
+		down := quote.Command("ip", "link", "set", cfg.LAN.Interface, "down")
+		fmt.Fprintf(os.Stderr, "warning: without gatewayd this machine forwards %s for everybody on %s; to stop that: %s\n",
+			strings.Join(families, " and "), cfg.LAN.Interface, down)
+	}
 }
 
 // reportDetached prints the result of a detach. left tells whether anything was in the kernel before, and pinned

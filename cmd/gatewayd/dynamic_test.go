@@ -1,3 +1,6 @@
+// A test of requests by which RADIUS servers end sessions and change their limits (RFC 5176). newLines makes the host
+// of a gateway with PPPoE clients, in namespaces (pppoe_test.go).
+
 package main
 
 import (
@@ -8,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
-// radclient has FreeRADIUS's radclient send a request about sessions, and returns what it prints.
+// radclient has FreeRADIUS's radclient send gatewayd a request about sessions, and returns what it prints. kind is
+// "coa" (change of authorization) or "disconnect" (RFC 5176).
 func (w *world) radclient(kind, secret, attributes string) string {
 	w.t.Helper()
 	out, _ := w.try(fmt.Sprintf(
@@ -93,7 +97,7 @@ func TestServersChangeSessions(t *testing.T) {
 	}
 	st, err := w.status()
 	must(t, err)
-	if st.RADIUS["disconnect"] != 1 || st.RADIUS["dynamic-forged"] != 0 { // the last daemon's
+	if st.RADIUS["disconnect"] != 1 || st.RADIUS["dynamic-forged"] != 0 { // since the last restart
 		t.Errorf("counted: %v", st.RADIUS)
 	}
 }

@@ -1,3 +1,6 @@
+// Traffic of the tests: a flow of numbered UDP datagrams, and a stream of TCP, through the gateway of a world
+// (world_test.go).
+
 package main
 
 import (
@@ -5,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,29 +39,34 @@ type flow struct {
 	stop     atomic.Bool
 	sent     atomic.Uint64
 	received atomic.Uint64 // each number once
-	highest  atomic.Uint64 // number that came
-	repeated atomic.Uint64 // numbers that came twice
+	highest  atomic.Uint64 // number that arrived
+	repeated atomic.Uint64 // datagrams whose number had arrived before
 	sending  sync.WaitGroup
 	running  sync.WaitGroup
 }
 
-// flow creates sockets for datagrams between a client and the server; it does not send yet. The sockets stay open for
-// the test, so that no ICMP errors are sent.
+// flow creates sockets for datagrams from a client to the server (up) or from the server to the client; it does not
+// send yet. The sockets stay open for the test, so that no ICMP errors are sent.
 func (w *world) flow(c *client, up bool, perSecond int) *flow {
 	w.t.Helper()
-	f := &flow{perSecond: perSecond}
-	from, to, addr := c.host, "server", serverAddr
 	if !up {
-		from, to, addr = to, from, c.addr
+		return w.flowTo("server", c.host, c.addr, perSecond)
 	}
+	return w.flowTo(c.host, "server", serverAddr, perSecond)
+}
+
+// flowTo is flow between two hosts, to an address of either family.
+func (w *world) flowTo(from, to string, addr netip.Addr, perSecond int) *flow {
+	w.t.Helper()
+	f := &flow{perSecond: perSecond}
 	w.inHost(to, func() (err error) {
-		if f.receiver, err = net.ListenUDP("udp4", &net.UDPAddr{IP: addr.AsSlice()}); err == nil {
+		if f.receiver, err = net.ListenUDP("udp", &net.UDPAddr{IP: addr.AsSlice()}); err == nil {
 			err = enlargeBuffers(f.receiver)
 		}
 		return err
 	})
 	w.inHost(from, func() (err error) {
-		if f.sender, err = net.DialUDP("udp4", nil, f.receiver.LocalAddr().(*net.UDPAddr)); err == nil {
+		if f.sender, err = net.DialUDP("udp", nil, f.receiver.LocalAddr().(*net.UDPAddr)); err == nil {
 			err = enlargeBuffers(f.sender)
 		}
 		return err
@@ -101,7 +110,7 @@ func (f *flow) receive() {
 func (f *flow) send(b []byte) bool {
 	binary.BigEndian.PutUint64(b, f.sent.Load())
 	if _, err := f.sender.Write(b); err != nil {
-		return false // an ICMP error of an earlier one shows here
+		return false // an ICMP error about an earlier datagram is reported here
 	}
 	f.sent.Add(1)
 	return true
@@ -116,8 +125,8 @@ func (f *flow) sendFew(n int) {
 	}
 }
 
-// start sends at the flow's rate, in the bursts of a sender that wakes each millisecond, until halt. It does not catch
-// up on missed bursts.
+// start sends at the flow's rate until halt. It wakes each millisecond, and leaves out datagrams that it could not send
+// in time.
 func (f *flow) start() {
 	f.sending.Go(func() {
 		b := make([]byte, datagramBytes)
@@ -235,7 +244,7 @@ func ofSocket(c syscall.Conn, fn func(fd int) error) error {
 	return errors.Join(raw.Control(func(fd uintptr) { failed = fn(int(fd)) }), failed)
 }
 
-// info is the kernel's own account of one end.
+// info returns the kernel's counters of one end of a connection.
 func info(c *net.TCPConn) (i *unix.TCPInfo, err error) {
 	err = ofSocket(c, func(fd int) (err error) {
 		i, err = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -244,7 +253,7 @@ func info(c *net.TCPConn) (i *unix.TCPInfo, err error) {
 	return i, err
 }
 
-// expectAll checks that every byte has arrived, without retransmits.
+// expectAll checks that every byte has arrived, and that no segment was sent twice.
 func (s *stream) expectAll(t testing.TB, label string) {
 	t.Helper()
 	eventually(t, label, func() error {
@@ -262,7 +271,8 @@ func (s *stream) expectAll(t testing.TB, label string) {
 	}
 }
 
-// traffic returns what the connection should be counted as, by the client's kernel.
+// traffic returns what the gateway should count for the connection: the packets and bytes that the client's kernel has
+// sent and received.
 func (s *stream) traffic(t *testing.T) control.Traffic {
 	t.Helper()
 	i, err := info(s.client)
@@ -281,8 +291,8 @@ func sum(all ...control.Traffic) (s control.Traffic) {
 	return s
 }
 
-// dropped lists packets dropped by full queues of the world's links, which are not the gateway's doing, for messages of
-// failures.
+// dropped lists how many packets full queues of the world's links have dropped, which is not the gateway's fault. Tests
+// show it when they fail.
 func (w *world) dropped() string {
 	var all []string
 	for _, address := range []struct{ host, dev string }{

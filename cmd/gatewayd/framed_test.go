@@ -1,3 +1,6 @@
+// A test of networks behind PPPoE clients (Framed-Route). newNetwork makes the host of a gateway with clients and a
+// server, in namespaces (world_test.go); a subscriber is a PPPoE client within the test's process (subscriber_test.go).
+
 package main
 
 import (
@@ -11,9 +14,9 @@ import (
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
-// TestFramedRoutes: a user whose RADIUS server gives it networks and a pool has an address of the pool, and
-// sends and receives from the networks over its line, in the kernel and in user space. They are accounted, go
-// with the session to another device, and end with it.
+// TestFramedRoutes: a user to whom the RADIUS server gives a pool and networks (Framed-Route) has an address of the
+// pool, and sends and receives from the networks over its PPPoE session, on the data paths ebpf and tun. The networks
+// are accounted, go to another device with the session, and end with it.
 func TestFramedRoutes(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", "kind = \"tun\"", "kind = \"tun\"\nfast = true"} {
@@ -56,8 +59,8 @@ func framedRoutes(t *testing.T, w *world) {
 		len(r["Framed-Route"]) != 2 {
 		t.Errorf("accounted as %v", r)
 	}
-	if there := routes(); strings.Count(there, " dev ") != 2 {
-		t.Errorf("the kernel has\n%s", there)
+	if present := routes(); strings.Count(present, " dev ") != 2 {
+		t.Errorf("the kernel has\n%s", present)
 	}
 	for _, user := range []string{"thief", "lost"} {
 		if _, err := w.addUnaddressed().subscriber(ppp.Config{User: user, Password: "right"}).dial(); !errors.Is(

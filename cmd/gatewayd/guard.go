@@ -15,26 +15,30 @@ func guardCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guard",
 		Short: "Keep the LAN closed until the daemon runs, for the time after a boot",
-		Long: "Has the kernel drop packets that it would forward from or to lan.interface, which need not exist yet.\n" +
+		Long: "Has the kernel drop packets that it would forward from or to lan.interface, or the interfaces of several\n" +
+			"networks, which need not exist yet.\n" +
 			"The daemon opens the guard when it is in place itself; `gatewayd detach` removes it. While a daemon\n" +
-			"runs there is nothing to do. Only lan.interface is read from the configuration; a file that is no TOML from\n" +
+			"runs there is nothing to do. Only interfaces are read from the configuration; a file that is no TOML from\n" +
 			"some line on is an error, and guarded all the same where lan.interface stands above that line.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			lan, mistake := config.LANInterface(file)
+			lans, mistake := config.LANInterfaces(file)
 			if mistake != nil {
 				mistake = &exitError{exitUsage, mistake}
 			}
-			if lan == "" {
-				return mistake
+			var failed error
+			for _, lan := range lans {
+				switch err := gateway.Guard(lan); {
+				case errors.Is(err, gateway.ErrBusy):
+					fmt.Fprintf(stdout, "a gateway runs on %s and keeps it closed to clients that are not logged in\n", lan)
+				case err != nil:
+					failed = errors.Join(failed, err)
+				default:
+					fmt.Fprintf(stdout, "nothing is forwarded from or to %s until gatewayd runs\n", lan)
+				}
 			}
-			switch err := gateway.Guard(lan); {
-			case errors.Is(err, gateway.ErrBusy):
-				fmt.Fprintf(stdout, "a gateway runs on %s and keeps it closed to clients that are not logged in\n", lan)
-			case err != nil:
-				return asRoot(err)
-			default:
-				fmt.Fprintf(stdout, "nothing is forwarded from or to %s until gatewayd runs\n", lan)
+			if failed != nil {
+				return asRoot(failed)
 			}
 			return mistake
 		},

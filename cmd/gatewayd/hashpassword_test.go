@@ -38,6 +38,8 @@ func openTerminal(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
+// TestPasswordFromTerminalIsNotShown: a password that is typed at a terminal is asked twice and not shown, and
+// afterwards the terminal shows again what is typed.
 func TestPasswordFromTerminalIsNotShown(t *testing.T) {
 	person, program := openTerminal(t)
 	prompts, ask := io.Pipe()
@@ -95,6 +97,7 @@ func TestPasswordFromFile(t *testing.T) {
 	}
 }
 
+// TestHashIsArgon2id: a hash names its parameters, and x/crypto's argon2id computes the same with them.
 func TestHashIsArgon2id(t *testing.T) {
 	parts := strings.Split(gateway.HashPassword("geheim"), "$")
 	if len(parts) != 6 || strings.Join(parts[:4], "$") != "$argon2id$v=19$m=65536,t=3,p=4" {

@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// The tests of the ident service (RFC 1413): a host of the WAN, an identHost, to which a client has connected asks the
+// client's port 113 for the user of the connection. gatewayd answers in the client's place.
+
 var asks = flag.Int("asks", 100, "queries whose times are logged")
 
 // proftpd asks for the user of each connection, and logs what it is told.
@@ -36,13 +39,13 @@ ExtendedLog %[1]s/asked.log AUTH ident
 SystemLog %[1]s/proftpd.log
 `
 
-// identify has the gateway answer queries.
+// identify configures the gateway to answer queries; more is further lines of [ident].
 func (w *world) identify(more string) {
 	w.configure("[ident]\nenabled = true\n" + more)
 }
 
-// TestIdent: proftpd's log names the users of two clients, by both methods, although one of them runs a server of its
-// own that lies.
+// TestIdent: the log of proftpd, an FTP server that asks for users, names the right users of two clients, with both
+// methods of [ident]. One of the clients runs an ident server of its own that lies.
 func TestIdent(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"nat", "masquerade"} {
@@ -72,13 +75,13 @@ func TestIdent(t *testing.T) {
 			must(t, err)
 			var want []string
 			for user, c := range users {
-				from := "192.0.2.1" // of all
+				from := "192.0.2.1" // the address of all clients
 				if method == "nat" {
 					from = c.addr.String()
 				}
 				want = append(want, from+" "+user)
 			}
-			got := strings.Split(strings.TrimSpace(string(text)), "\n") // a line for each of USER and PASS
+			got := strings.Split(strings.TrimSpace(string(text)), "\n") // two lines a login: for USER and for PASS
 			slices.Sort(got)
 			slices.Sort(want)
 			if got = slices.Compact(got); !slices.Equal(got, want) {
@@ -93,12 +96,13 @@ func TestIdent(t *testing.T) {
 type identHost struct {
 	w        *world
 	addr     string
-	address  string // where it asks; "": at the client's address
+	address  string // to which it sends queries; "": the client's
 	listener net.Listener
 
-	lastConn net.Conn // its end of the last connection
+	lastConn net.Conn // this host's end of the last connection
 }
 
+// identHost returns a host of the WAN that has an address of the server.
 func (w *world) identHost(addr string) *identHost {
 	w.t.Helper()
 	a := &identHost{w: w, addr: addr}
@@ -110,7 +114,7 @@ func (w *world) identHost(addr string) *identHost {
 	return a
 }
 
-// connect connects a client to an asker. The asker has its end when connect returns.
+// connect connects a client to an identHost, which has accepted the connection when connect returns.
 func (c *client) connect(to *identHost) *net.TCPConn {
 	c.w.t.Helper()
 	var near net.Conn
@@ -153,18 +157,19 @@ func (a *identHost) query(c *client, line string) (string, error) {
 	return string(reply), err
 }
 
-// pair is a query about a connection.
-func pair(c *net.TCPConn) string {
+// queryAbout returns the query about a client's connection: the client's port and the server's.
+func queryAbout(c *net.TCPConn) string {
 	return fmt.Sprintf("%d,%d\r\n", c.LocalAddr().(*net.TCPAddr).Port, c.RemoteAddr().(*net.TCPAddr).Port)
 }
 
-// lastQuery is a query about the last connection, as the asker sees it.
+// lastQuery returns the query about the last connection, with the client's port as this host sees it: NAT may have
+// changed it.
 func (a *identHost) lastQuery() string {
 	return fmt.Sprintf(
 		"%d,%d\r\n", a.lastConn.RemoteAddr().(*net.TCPAddr).Port, a.lastConn.LocalAddr().(*net.TCPAddr).Port)
 }
 
-// expectReply asks until the reply ends with an answer.
+// expectReply sends a query until the reply ends with an answer.
 func (a *identHost) expectReply(c *client, line, answer string) {
 	a.w.t.Helper()
 	eventually(a.w.t, "the reply to "+strings.TrimSpace(line)+" is "+answer, func() error {
@@ -190,11 +195,11 @@ func TestIdentAnswers(t *testing.T) {
 	server, other := w.identHost("192.0.2.2"), w.identHost("192.0.2.3")
 	conn := c.connect(server)
 	const none = "ERROR : NO-USER"
-	server.expectReply(c, pair(conn), "USERID : UNIX : ann")
+	server.expectReply(c, queryAbout(conn), "USERID : UNIX : ann")
 	var times []time.Duration
 	for range *asks {
 		began := time.Now()
-		if reply, err := server.query(c, pair(conn)); err != nil || !strings.HasSuffix(reply, " : ann\r\n") {
+		if reply, err := server.query(c, queryAbout(conn)); err != nil || !strings.HasSuffix(reply, " : ann\r\n") {
 			t.Fatalf("%q, %v", reply, err)
 		}
 		times = append(times, time.Since(began))
@@ -202,34 +207,34 @@ func TestIdentAnswers(t *testing.T) {
 	slices.Sort(times)
 	t.Logf("%d queries from connecting to the end of the reply: median %v, p99 %v", *asks, times[*asks/2],
 		times[*asks*99/100])
-	other.expectReply(c, pair(conn), none)
+	other.expectReply(c, queryAbout(conn), none)
 	for _, line := range []string{"\r\n", "who\r\n", "0,23\r\n", "70000 , 5000\r\n", strings.Repeat("1", 2000)} {
 		server.expectReply(c, line, "ERROR : INVALID-PORT")
 	}
 	server.expectReply(c, "1,5000\r\n", none)
 
 	closed := c.connect(server)
-	server.expectReply(c, pair(closed), "USERID : UNIX : ann")
+	server.expectReply(c, queryAbout(closed), "USERID : UNIX : ann")
 	closed.SetLinger(0) // RST
 	closed.Close()
-	server.expectReply(c, pair(closed), none)
+	server.expectReply(c, queryAbout(closed), none)
 
 	w.kill()
 	if conn, err := server.dial(c); err == nil {
 		t.Errorf("port 113 of the client is open without a daemon: %v", conn.RemoteAddr())
 	}
 	w.start()
-	server.expectReply(c, pair(conn), "USERID : UNIX : ann")
+	server.expectReply(c, queryAbout(conn), "USERID : UNIX : ann")
 
 	c.logOut()
-	server.expectReply(c, pair(conn), none)
+	server.expectReply(c, queryAbout(conn), none)
 	c.logIn("frugal")
-	server.expectReply(c, pair(conn), none)
-	server.expectReply(c, pair(c.connect(server)), "ERROR : HIDDEN-USER")
+	server.expectReply(c, queryAbout(conn), none)
+	server.expectReply(c, queryAbout(c.connect(server)), "ERROR : HIDDEN-USER")
 }
 
-// TestIdentFlood: a host that opens many connections and a scan of all ports leave others' queries
-// answered, by both methods.
+// TestIdentFlood: while a host holds many silent connections to port 113, and after another has asked about one port in
+// 131, queries are still answered, with both methods.
 func TestIdentFlood(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"nat", "masquerade"} {
@@ -240,6 +245,7 @@ func TestIdentFlood(t *testing.T) {
 	}
 }
 
+// identFlood is TestIdentFlood for a method. Answers name users by tokens.
 func identFlood(t *testing.T, method string) {
 	w := newWorld(t)
 	w.identify("rate = 10000\nanswer = \"token\"\nmethod = \"" + method + "\"")
@@ -252,7 +258,7 @@ func identFlood(t *testing.T, method string) {
 	c.logIn("ann")
 	server, flooder := w.identHost("192.0.2.2"), w.identHost("192.0.2.3")
 	conn := c.connect(server)
-	original := pair(conn)
+	original := queryAbout(conn)
 	if method == "masquerade" {
 		server.address, flooder.address = "192.0.2.1", "192.0.2.1"
 		original = server.lastQuery()
@@ -288,13 +294,13 @@ func identFlood(t *testing.T, method string) {
 	}
 }
 
-// TestIdentOfSubscribers: the user of a PPPoE session is named as one of the portal is.
+// TestIdentOfSubscribers: the answer names the user of a PPPoE session too.
 func TestIdentOfSubscribers(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 60\n[ident]\nenabled = true")
 	c := w.onLine("ann")
 	server := w.identHost("192.0.2.2")
-	server.expectReply(c, pair(c.connect(server)), "USERID : UNIX : ann")
+	server.expectReply(c, queryAbout(c.connect(server)), "USERID : UNIX : ann")
 }
 
 // TestIdentBehindSubscribers: queries about a network behind a PPPoE session get the session's user, whatever a host in
@@ -313,11 +319,11 @@ func TestIdentBehindSubscribers(t *testing.T) {
 	if conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr() != c.addr {
 		t.Fatalf("connected from %s", conn.LocalAddr())
 	}
-	server.expectReply(c, pair(conn), "USERID : UNIX : routed")
+	server.expectReply(c, queryAbout(conn), "USERID : UNIX : routed")
 	w.kill()
 	if conn, err := server.dial(c); err == nil {
 		t.Errorf("port 113 of the network is open without a daemon: %v", conn.RemoteAddr())
 	}
 	w.start()
-	server.expectReply(c, pair(conn), "USERID : UNIX : routed")
+	server.expectReply(c, queryAbout(conn), "USERID : UNIX : routed")
 }

@@ -23,6 +23,11 @@ func identTokenCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for _, n := range cfg.All() {
+				if n.Ident.Enabled { // of several networks one at most
+					cfg = n
+				}
+			}
 			a, err := gateway.IdentToken(cfg, args[0])
 			if err != nil {
 				return err

@@ -1,3 +1,7 @@
+// Tests of PPPoE with the kernel's PPP (data path "kernel"). newLinesAt makes the host of a gateway with PPPoE clients,
+// in namespaces, on a data path (pppoe_test.go); a subscriber is a PPPoE client within the test's process
+// (subscriber_test.go). eventually waits until a function returns no error.
+
 package main
 
 import (
@@ -12,10 +16,10 @@ import (
 )
 
 // TestSubscribersOfTheKernel: with the kernel's PPPoE a subscriber's TCP arrives whole both ways, although the kernel
-// aggregates it at the gateway, counted to the byte. When the daemon ends, or is killed, traffic goes on, and its
-// successor has the same interface and the whole count. Its keeper writes to the daemon's log, and keeps the LAN
-// blocked. Nothing is left in the end. Long: the steps of one run, each of which needs the state that the one before
-// left.
+// aggregates it at the gateway, and is counted to the byte. When the daemon ends or is killed, traffic goes on, and the
+// next daemon has the same interface and all counts. Meanwhile the keeper, a process that holds the sessions' files,
+// writes to the daemon's log and keeps the LAN blocked. After detach nothing is left. Long: the steps of one run, each
+// of which needs the state that the one before left.
 func TestSubscribersOfTheKernel(t *testing.T) {
 	kernelPPPoE(t)
 	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 60")
@@ -34,7 +38,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 
 	unit := w.sh("ip -n $ID-router -o link show type ppp")
 	w.daemon.signalAndWait(syscall.SIGTERM)
-	w.transfer(c, 50_000) // with nobody there
+	w.transfer(c, 50_000) // without a daemon
 	if text := w.daemon.output(); !strings.Contains(text, "no daemon is there") || !strings.Contains(text, "sessions=1") {
 		t.Errorf("the keeper does not say that it has a session:\n%s", text)
 	}
@@ -59,9 +63,9 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 		t.Errorf("the session was %+v and is %+v", one, again)
 	}
 	w.kill()
-	w.transfer(c, 50_000) // with nobody there
+	w.transfer(c, 50_000) // without a daemon
 	w.sh("nsenter --net=/run/netns/$ID-router nft 'delete table netdev gatewayd-lan0; delete table inet gatewayd-lan0'")
-	eventually(t, "the keeper's rules that block the LAN", func() error { // which it makes with one capability
+	eventually(t, "the keeper's rules that block the LAN", func() error { // one capability suffices
 		if out, err := w.try(
 			"nsenter --net=/run/netns/$ID-router sh -ec 'nft list table netdev gatewayd-lan0; nft list table inet gatewayd-lan0'"); err != nil {
 			return fmt.Errorf("%w: %s\n%s", err, out, w.daemon.output())
@@ -73,7 +77,7 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	if now := w.sh("ip -n $ID-router -o link show type ppp"); now != unit {
 		t.Errorf("the interface was\n%s\nand is\n%s", unit, now)
 	}
-	eventually(t, "the bytes that came while nobody was there", func() error {
+	eventually(t, "the bytes that came while no daemon ran", func() error {
 		again, err = w.session("ann")
 		up, down := c.counted()
 		if err == nil && (again.UpBytes != up || again.DownBytes != down || again.ID != one.ID) {
@@ -94,8 +98,8 @@ func TestSubscribersOfTheKernel(t *testing.T) {
 	}
 }
 
-// TestSubscribersOfTheKernelLeave: a session ends by the client's word, by its silence, and when the LAN's
-// interface is set down, and no interface of it is left.
+// TestSubscribersOfTheKernelLeave: a session ends when the client terminates it, when the client does not answer, and
+// when the LAN's interface is set down, and its interface is removed.
 func TestSubscribersOfTheKernelLeave(t *testing.T) {
 	kernelPPPoE(t)
 	w := newLinesAt(t, kernelPath, "echo = \"1s\"\necho_failures = 3")

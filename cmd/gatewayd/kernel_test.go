@@ -1,3 +1,5 @@
+// Helper of tests that look whether the daemon leaves the kernel as it was.
+
 package main
 
 import (

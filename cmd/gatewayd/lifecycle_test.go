@@ -1,3 +1,7 @@
+// A test that starts, ends, kills and replaces the daemon while clients send. newWorld makes the host of a gateway with
+// clients and a server, in namespaces, and starts RADIUS servers (world_test.go). A flow sends numbered UDP datagrams,
+// and a stream TCP, through the gateway (flow_test.go).
+
 package main
 
 import (
@@ -19,9 +23,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestDaemonLifecycle takes the real daemon, a process, through its life with active clients: it is killed, restarted
-// and replaced, a second daemon wants its interfaces, an interim update is due, and in the end it is detached. What
-// FreeRADIUS received is compared with what the clients' kernels have sent, to the byte.
+// TestDaemonLifecycle: while clients send and receive, the daemon is killed, restarted and replaced, a second daemon
+// wants its interfaces, an Interim-Update is sent, and in the end the daemon is detached. The bytes that FreeRADIUS was
+// told are those that the clients' kernels have counted.
 func TestDaemonLifecycle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -38,8 +42,8 @@ func TestDaemonLifecycle(t *testing.T) {
 	}
 
 	used := sum(w.killedUnderLoad(t, ann, bob), w.anotherOne(t, ann))
-	// Updates are due every minute from the login on, the least that RFC 2869, 5.16 allows. A busy machine is past the
-	// first.
+	// Updates are due every minute from the login on, which is as often as RFC 2869, 5.16 allows. On a busy machine the
+	// first may have been sent already.
 	due := time.Since(began.Began).Truncate(time.Minute) + time.Minute
 	time.Sleep(time.Until(began.Began.Add(due)))
 	eventually(t, "the update after all was sent", func() error {
@@ -48,7 +52,7 @@ func TestDaemonLifecycle(t *testing.T) {
 			return fmt.Errorf("the last one is of %v, not yet of %v", offset, due)
 		}
 		if interim.counts() != used {
-			t.Errorf("Interim-Update tells of %+v, and the clients' kernels of %+v", interim.counts(), used)
+			t.Errorf("Interim-Update has %+v, and the clients' kernels have %+v", interim.counts(), used)
 		}
 		return nil
 	})
@@ -60,8 +64,8 @@ func TestDaemonLifecycle(t *testing.T) {
 	w.detach(t, clean)
 }
 
-// killedUnderLoad kills, ends and replaces the daemon while ann sends and receives. Bob, who is not logged in, sends
-// too and must not get through.
+// killedUnderLoad kills, restarts and upgrades the daemon while ann sends and receives, and returns her traffic.
+// Packets of bob, who is not logged in, must not pass.
 func (w *world) killedUnderLoad(t *testing.T, ann, bob *client) (used control.Traffic) {
 	id := ann.session().ID
 	perSecond := *udpMbps * 1_000_000 / 8 / (udpHeaders + datagramBytes)
@@ -105,8 +109,8 @@ func (w *world) killedUnderLoad(t *testing.T, ann, bob *client) (used control.Tr
 	return used
 }
 
-// replaced kills, ends and replaces the daemon for as long as the flags say, and returns how often; ann's session must
-// stay the same.
+// replaced kills, restarts and upgrades the daemon in rounds, as many and for as long as the flags say, and returns how
+// often it started one. ann's session must stay the same.
 func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 	t.Helper()
 	before := ann.session()
@@ -130,8 +134,8 @@ func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 	return n
 }
 
-// accounted waits until the session's counters equal the kernels': the given counts of datagrams, and those of the
-// streams' ends.
+// accounted waits until the session's counters are what was sent and received: the given counts of datagrams, and the
+// kernel's counters of the streams.
 func (w *world) accounted(t *testing.T, c *client, datagrams control.Traffic, streams []*stream) {
 	t.Helper()
 	eventually(t, "the session's counters", func() error {
@@ -189,12 +193,12 @@ func (w *world) anotherOne(t *testing.T, ann *client) (used control.Traffic) {
 	return f.traffic(true)
 }
 
-// stopped checks that accounting contains exactly the session's events.
+// stopped checks that FreeRADIUS was told of the session's end with the right counts, and of each of its events once.
 func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic) {
 	t.Helper()
 	stop := w.acct.awaitAccounting("Stop", id)
 	if stop.counts() != used {
-		t.Errorf("Stop tells of %+v, and the clients' kernels of %+v", stop.counts(), used)
+		t.Errorf("Stop has %+v, and the clients' kernels have %+v", stop.counts(), used)
 	}
 	eventually(t, "all is accounted", func() error {
 		if s, err := w.status(); err != nil || s.Outbox > 0 {
@@ -202,8 +206,8 @@ func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic
 		}
 		return nil
 	})
-	// Events marked as confirmed, as by an orderly end, are not sent again. Events in progress when the daemon was killed
-	// may be.
+	// Events that the daemon has marked as confirmed before it ended are not sent again. Events that were on their way
+	// when it was killed may be.
 	before := len(w.acct.accounting(id))
 	w.daemon.signalAndWait(syscall.SIGTERM)
 	w.start()

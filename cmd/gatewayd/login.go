@@ -34,7 +34,8 @@ func loginCommand(socket *string) *cobra.Command {
 		Long: "Logs in the client with this address, with the limits given here and no others: those of [limits] in the\n" +
 			"configuration are for users who log in themselves. A client that is already logged in gets a new session.\n" +
 			"With --mac the client needs no lease, such as a printer with a static address, which should lie outside\n" +
-			"dhcp.pools; the gateway forgets it when its session ends.\n\n" +
+			"dhcp.pools; the gateway forgets it when its session ends. A client with an IPv6 address must be on: it has\n" +
+			"the address as long as it answers for it.\n\n" +
 			"--list reads \"ADDRESS USER\" or \"ADDRESS USER MAC\" from each line of a file, or with - from standard\n" +
 			"input; empty lines and lines that begin with # are ignored. The limits given here are each one's.",
 		Args: usage(cobra.MaximumNArgs(1)),

@@ -1,3 +1,6 @@
+// A test of what the log and the portal say of logins that fail. newNetwork makes the host of a gateway with clients
+// and a server, in namespaces (world_test.go).
+
 package main
 
 import (
@@ -10,9 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
-// TestReasonsOfFailedLogins: where FreeRADIUS accepts a login on terms that gatewayd cannot carry out, asks for more
-// than a password, or is away, the log has the reason, and the guest has an answer that does not blame the password, at
-// the portal and over PPPoE. An answer that takes all transmissions does not keep the guest waiting.
+// TestReasonsOfFailedLogins: FreeRADIUS accepts a login on terms that gatewayd cannot carry out, asks for more than a
+// password, or does not answer. At the portal and over PPPoE the guest gets an answer that does not blame the password,
+// also if gatewayd has sent its request as often as it may, and the log has the reason.
 func TestReasonsOfFailedLogins(t *testing.T) {
 	t.Parallel()
 	w := newNetwork(t)
@@ -22,9 +25,9 @@ func TestReasonsOfFailedLogins(t *testing.T) {
 	w.sh(`sed -i 's/^timeout = .*/timeout = "2s"/' $DIR/gatewayd.toml`)
 	w.start()
 	guest := w.client()
-	line := w.addUnaddressed()
+	pppoeGuest := w.addUnaddressed()
 	for _, c := range []struct {
-		user, page, message, logged string
+		user, page, message, logged string // message is the reason over PPPoE
 	}{
 		{"term", "this account cannot be used in this network", "this account is not for this network", "Service-Type 5"},
 		{"token", "needs more than a password", "this account needs more than a password", "Access-Challenge"},
@@ -41,7 +44,7 @@ func TestReasonsOfFailedLogins(t *testing.T) {
 		if err != nil || !strings.Contains(page, c.page) || strings.Contains(page, "password is wrong") {
 			t.Errorf("%s is answered, %v:\n%s", c.user, err, page)
 		}
-		s := line.subscriber(ppp.Config{User: c.user, Password: "right"})
+		s := pppoeGuest.subscriber(ppp.Config{User: c.user, Password: "right"})
 		if _, err := s.dial(); !errors.Is(err, ppp.ErrRefused) || !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s over PPPoE: %v", c.user, err)
 		}

@@ -28,11 +28,11 @@ func logoutCommand(socket *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			late := ""
+			notSaved := "" // of sessions whose end cannot be written to disk yet
 			if reply.Later > 0 {
-				late = fmt.Sprintf("; %d blocked; not on the disk yet: free space at state_dir", reply.Later)
+				notSaved = fmt.Sprintf("; %d blocked; not on the disk yet: free space at state_dir", reply.Later)
 			}
-			fmt.Fprintf(stdout, "%s ended%s\n", counted(reply.Ended, "session", "sessions"), late)
+			fmt.Fprintf(stdout, "%s ended%s\n", counted(reply.Ended, "session", "sessions"), notSaved)
 			return nil
 		},
 	}
@@ -42,7 +42,7 @@ func logoutCommand(socket *string) *cobra.Command {
 }
 
 // chooseSessions accepts exactly one of an address, --user and --all, so that a typing mistake cannot log out all
-// users.
+// users. args has the address; user reports that --user is given.
 func chooseSessions(req *control.LogoutRequest, args []string, user bool) error {
 	given := len(args)
 	for _, set := range []bool{user, req.All} {

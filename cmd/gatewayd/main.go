@@ -52,10 +52,11 @@ var stdout = output.To(os.Stdout)
 
 func main() {
 	if path := os.Getenv("PATH"); !strings.HasSuffix(path, sbin) {
-		os.Setenv("PATH", strings.TrimPrefix(path+sbin, ":")) // only a name with = or 0 in it is an error
+		os.Setenv("PATH", strings.TrimPrefix(path+sbin, ":")) // it fails only for a name with = or a zero byte
 	}
-	// SIGHUP is not among them: the daemon rereads its configuration, and other commands end, as by default. A signal that
-	// was ignored when the program started, as in the background of a script, stays ignored.
+	// These signals end the program's work. SIGHUP is not among them: on it the daemon rereads its configuration, and
+	// other commands end at once, as Go does by default. A signal that was ignored when the program started, as in the
+	// background of a script, stays ignored.
 	ends := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM}, signal.Ignored)
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
@@ -131,7 +132,7 @@ func rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(
 		&socket, "socket", defaultSocket, "control socket of the daemon (run_dir/control.sock)")
 	root.AddCommand(runCommand(), sessionsCommand(&socket), loginCommand(&socket), logoutCommand(&socket), statusCommand(
-		&socket), whoisCommand(),
+		&socket), reloadCommand(&socket), whoisCommand(),
 		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), identTokenCommand(),
 		guardCommand(), detachCommand(), keepCommand(), versionCommand(),
 		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(manualBook, usage, stdout))

@@ -26,8 +26,9 @@ import (
 // namespaced is set in the process that runs the tests, in a network of its own.
 const namespaced = "GATEWAYD_TEST_NAMESPACED"
 
-// TestMain lets the test binary act as gatewayd, or as a daemon with a known table, and runs the tests in namespaces
-// apart from the machine's network.
+// TestMain lets the test binary act as gatewayd and as other programs by its name, and runs the tests in namespaces
+// apart from the machine's network. serve-table is a daemon with a known table of clients, notified a service manager,
+// and half-confined a gatewayd that cannot give up all of root's rights.
 func TestMain(m *testing.M) {
 	commands := map[string]func(){
 		"gatewayd": main, "serve-table": serveTable, "notified": notified, "half-confined": halfConfined}
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, commands)
 }
 
-// runNamespaced runs the test binary again in a namespace with the interfaces the scripts' configurations name.
+// runNamespaced runs the test binary again in a namespace with the interfaces that the scripts' configurations name.
 func runNamespaced() int {
 	self, err := os.Executable()
 	if err != nil {
@@ -62,6 +63,7 @@ func runNamespaced() int {
 	return cmd.ProcessState.ExitCode()
 }
 
+// TestScripts runs the scripts in testdata/script: commands of gatewayd, and what they print.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -129,7 +131,7 @@ func serveTable() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	if err := socket.Serve(ctx, newTable(), tableStatus); err != nil {
+	if err := socket.Serve(ctx, control.Single(newTable(), tableStatus)); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -152,8 +154,8 @@ func tableStatus() control.Status {
 // table is a table of three clients in memory, in place of the daemon's.
 type table struct {
 	clients []session.Session
-	lists   atomic.Uint64 // that were asked for
-	ends    atomic.Uint64 // of sessions
+	lists   atomic.Uint64 // number of calls of Each
+	ends    atomic.Uint64 // number of calls of End
 }
 
 func newTable() *table {
@@ -185,7 +187,7 @@ func (t *table) Get(a netip.Addr) (session.Session, bool) {
 	return session.Session{}, false
 }
 
-// Each has the session send a bit more between two lists.
+// Each lists the clients. In each further list the session has sent 125,000 bytes more.
 func (t *table) Each(yield func(session.Session) bool) {
 	sent := t.lists.Add(1) - 1
 	for _, s := range t.clients {
@@ -211,7 +213,7 @@ func (t *table) Admit(a netip.Addr, l session.Login) (session.Session, error) {
 	return s, nil
 }
 
-// End finds the disk full from the second end on.
+// End ends the first session. For later ones it returns ErrLater, as if the disk were full.
 func (t *table) End(a netip.Addr, _ session.Cause) (session.Session, error) {
 	s, _ := t.Get(a)
 	if t.ends.Add(1) > 1 {

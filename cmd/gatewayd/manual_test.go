@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/manual/manualtest"
 )
 
+// TestManual: the manual pages and the page of commands are made from the commands.
 func TestManual(t *testing.T) {
 	b := manualBook(rootCommand())
 	manualtest.Write(t, b, t.TempDir())

@@ -1,3 +1,6 @@
+// Benchmarks of the daemon's memory. newNetwork makes the host of a gateway with clients and a server, in namespaces
+// (world_test.go); figures are measured values by name (soakmeter_test.go).
+
 package main
 
 import (
@@ -20,15 +23,17 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// What BenchmarkMemory does. With -predecessor it measures that gatewayd beside this one.
+// The settings of BenchmarkMemory. With -predecessor it also measures that version of gatewayd.
 var (
-	memoryProgram  = flag.String("memory-program", "", "gatewayd, in a file of that name; none: the tests' own")
+	memoryProgram  = flag.String("memory-program", "", "file of the gatewayd that is measured; none: the tests' own")
 	memorySessions = flag.Int("memory-sessions", 100_000, "clients that are logged in")
-	memoryConns    = flag.Int("memory-conns", 10_000, "connections to the portal that are kept")
-	memorySettle   = flag.Duration("memory-settle", 45*time.Second, "PSS is the median of this time's last third")
+	memoryConns    = flag.Int("memory-conns", 10_000, "connections to the portal that stay open")
+	memorySettle   = flag.Duration("memory-settle", 45*time.Second,
+		"how long the daemon is watched; its PSS is the median of the last third")
 )
 
-// memoryLoads are what takes memory. Each returns figures in MiB by name.
+// memoryLoads are the loads under which the daemon's memory is measured. Each returns figures in MiB by name. half-TLS:
+// one of 2 connections is over TLS.
 var memoryLoads = []struct {
 	name string
 	run  func(*world) figures
@@ -38,7 +43,8 @@ var memoryLoads = []struct {
 	{"half-TLS", func(w *world) figures { return w.memoryOfConnections(2) }},
 }
 
-// BenchmarkMemory prints what the daemon takes with many sessions, and with many kept connections to the portal.
+// BenchmarkMemory prints how much memory the daemon takes with many sessions, and with many open connections to the
+// portal.
 func BenchmarkMemory(b *testing.B) {
 	for _, load := range memoryLoads {
 		b.Run(load.name, func(b *testing.B) {
@@ -58,7 +64,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// newRoomyWorld has a LAN of 131,070 addresses.
+// newRoomyWorld returns a world with a LAN of 131,070 addresses, whose daemon is program; "": the tests' own.
 func newRoomyWorld(t testing.TB, program string) *world {
 	w := newNetwork(t)
 	w.sh(`ip -n $ID-router addr flush dev lan0; ip -n $ID-router addr add 10.1.0.1/15 dev lan0
@@ -70,7 +76,8 @@ ip -n $ID-server route replace 10.0.0.0/15 via 192.0.2.1`)
 	return w
 }
 
-// memoryOfSessions is with clients that have logged in, and once the daemon has begun again.
+// memoryOfSessions returns the daemon's memory when all clients have logged in, and after a restart, when the daemon
+// has read their sessions from its file.
 func (w *world) memoryOfSessions() figures {
 	w.write("memory/gatewayd.toml", "gatewayd.toml", w)
 	w.start()
@@ -78,40 +85,42 @@ func (w *world) memoryOfSessions() figures {
 		return fmt.Sprintf("02:01:00:%02x:%02x:%02x", i>>16, i>>8&0xff, i&0xff)
 	})
 	name := fmt.Sprintf("%d sessions, ", *memorySessions)
-	found := figures{name + "logged in": w.stablePSS()}
+	memory := figures{name + "logged in": w.stablePSS()}
 	w.daemon.signalAndWait(syscall.SIGTERM)
 	w.start()
-	found[name+"read again"] = w.stablePSS()
+	memory[name+"read again"] = w.stablePSS()
 	w.daemon.signalAndWait(syscall.SIGTERM)
-	return found
+	return memory
 }
 
-// logIn logs in n clients, as an operator does.
+// logIn logs in n clients by the daemon's control socket, as an operator does. mac returns the MAC address of client i.
 func (w *world) logIn(n int, mac func(i int) string) {
 	w.t.Helper()
-	ask, err := w.control()
+	daemon, err := w.control()
 	must(w.t, err)
 	all := make([]control.LoginRequest, n)
 	for i := range all {
 		all[i] = control.LoginRequest{Addr: clientAddr(i), User: fmt.Sprintf("user%06d@example.net", i), MAC: mac(i)}
 		all[i].Limits = control.Limits{SessionTimeoutSeconds: 8 * 3600, IdleTimeoutSeconds: 3600, DownBytes: 1 << 40}
 	}
-	for some := range slices.Chunk(all, 20_000) { // within the time of one list
-		_, err = ask.LoginAll(w.t.Context(), some)
+	for some := range slices.Chunk(all, 20_000) { // as many as the daemon logs in within a request's time limit
+		_, err = daemon.LoginAll(w.t.Context(), some)
 		must(w.t, err)
 	}
 }
 
-// clientAddr returns the address of client i of 65,000.
+// clientAddr returns the address of client i, from 10.0.1.0 on. It leaves out 10.1.0.0/24, which has the gateway and
+// the host from which memoryOfConnections connects.
 func clientAddr(i int) netip.Addr {
 	i += 1 << 8
 	if i >= 1<<16 {
-		i += 1 << 8 // the gateway's, and the host's of all connections
+		i += 1 << 8
 	}
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 10<<24+uint32(i))))
 }
 
-// stablePSS is the daemon's proportional set size in MiB once it has been left as it is.
+// stablePSS returns the daemon's proportional set size, MiB, after some time without requests: the median of the last
+// third of -memory-settle.
 func (w *world) stablePSS() float64 {
 	w.t.Helper()
 	var all []float64
@@ -128,8 +137,9 @@ func (w *world) stablePSS() float64 {
 	return last[len(last)/2]
 }
 
-// memoryOfConnections is with clients each of which has one connection to the portal, and asks for a page now and then.
-// Of so many connections one is over TLS; 0: none, and the portal has no certificate.
+// memoryOfConnections returns the daemon's memory with many clients, before they connect to the portal and while each
+// has one open connection, over which it asks for a page now and then. One of every secure connections is over TLS; 0:
+// none is, and the portal has no certificate.
 func (w *world) memoryOfConnections(secure int) figures {
 	config := w.write("memory/gatewayd.toml", "gatewayd.toml", w)
 	if secure > 0 {
@@ -145,21 +155,22 @@ func (w *world) memoryOfConnections(secure int) figures {
 ip -n $n neigh add 10.1.0.1 dev c0 lladdr $(ip netns exec $ID-router cat /sys/class/net/lan0/address)
 ip -n $n route add 10.1.0.1 dev c0 src 10.1.0.2; ip -n $n route add local 10.0.0.0/16 dev lo`)
 	mac := w.sh(`ip netns exec $ID-` + devicesHost + ` cat /sys/class/net/c0/address`)
-	w.logIn(*memoryConns, func(int) string { return mac })
+	w.logIn(*memoryConns, func(int) string { return mac }) // one host has the addresses of all clients
 	name := fmt.Sprintf("%d connections", *memoryConns)
 	if secure > 0 {
 		name += fmt.Sprintf(", 1 of %d over TLS", secure)
 	}
-	found := figures{name + ", before": w.stablePSS()}
+	memory := figures{name + ", before": w.stablePSS()}
 
 	end := w.keepAsking(secure)
-	found[name] = w.stablePSS()
+	memory[name] = w.stablePSS()
 	end()
 	w.daemon.signalAndWait(syscall.SIGTERM)
-	return found
+	return memory
 }
 
-// keepAsking returns once all connections have been answered, and has them ask again until end.
+// keepAsking opens the connections and returns when each has got a page. They ask again, each every askAgain, until end
+// is called.
 func (w *world) keepAsking(secure int) (end func()) {
 	const askers = 4
 	var opened, asking sync.WaitGroup
@@ -191,7 +202,8 @@ func (w *world) keepAsking(secure int) (end func()) {
 	return func() { close(over); asking.Wait() }
 }
 
-// keepSome opens each stepth connection from the first on. Meanwhile those that it has opened ask again in time.
+// keepSome opens the connections first, first + step, and so on. Meanwhile the connections that it has opened ask
+// again, before the portal closes them.
 func keepSome(first, step, secure int) (all []*keptConn, err error) {
 	again := time.Now()
 	for i := first; i < *memoryConns; i += step {
@@ -216,7 +228,7 @@ func keepSome(first, step, secure int) (all []*keptConn, err error) {
 	return all, nil
 }
 
-// askAgain is less than the portal keeps a connection over which nothing comes.
+// askAgain is how often a connection asks for a page: the portal keeps a silent connection for longer.
 const askAgain = 10 * time.Second
 
 // keptConn is a client's connection to the portal that stays open between requests.
@@ -226,6 +238,7 @@ type keptConn struct {
 	reader *bufio.Reader
 }
 
+// openKept connects from a client's address to the portal, over TLS if secure.
 func openKept(client netip.Addr, secure bool) (*keptConn, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: client.AsSlice()}, Timeout: soakWait}
 	k := &keptConn{host: portalAddr}
@@ -246,7 +259,7 @@ func openKept(client netip.Addr, secure bool) (*keptConn, error) {
 	return k, nil
 }
 
-// request asks for a page, and wants the connection kept.
+// request asks for a page, and fails unless the portal answers with one and keeps the connection.
 func (k *keptConn) request() error {
 	_ = k.SetDeadline(time.Now().Add(soakWait))
 	if _, err := fmt.Fprintf(k, "GET /status HTTP/1.1\r\nHost: %s\r\nAccept-Language: en\r\n\r\n", k.host); err != nil {

@@ -1,3 +1,7 @@
+// A test of nat.source: addresses that clients have outside. translating makes the host of a gateway that translates
+// addresses, with two clients, which are logged in as the users ann and frugal (nat_test.go); an identHost is a host on
+// the WAN (ident_test.go).
+
 package main
 
 import (
@@ -6,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestNATSource: without ports of its own each client keeps one of the addresses, which are routed to the gateway.
-// Forwards are there at each of them, from outside and from another client, and what nobody uses does not go back.
+// TestNATSource: with addresses in nat.source and no ports_per_client, each client keeps one of these addresses, which
+// are routed to the gateway. A forward works at each of the addresses and at the gateway's own, from outside and from
+// another client. Packets from outside to an address that no connection uses are not sent back.
 func TestNATSource(t *testing.T) {
 	t.Parallel()
 	w, ann, bob := translating(t, "",
@@ -38,10 +43,10 @@ func TestNATSource(t *testing.T) {
 		t.Errorf("the status says %q, %q, %v", st.Datapath, st.Why, err)
 	}
 	w.sh(`nsenter --net=/run/netns/$ID-server nft 'table ip back { chain in { type filter hook prerouting priority 0; ip daddr 198.51.100.0/24 counter; }; }'`)
-	// in this order on the wire
+	// The answer to the second ping follows a packet that the first might send back.
 	w.sh(`nsenter --net=/run/netns/$ID-server sh -c 'ping -c 1 -W 0.1 198.51.100.18 || ping -c 1 192.0.2.1'`)
 	if back := w.sh("nsenter --net=/run/netns/$ID-server nft list table ip back"); !strings.Contains(
 		back, "counter packets 0 ") {
-		t.Errorf("what is for an address that nobody uses goes back:\n%s", back)
+		t.Errorf("a packet to an address that nobody uses is sent back:\n%s", back)
 	}
 }

@@ -1,3 +1,6 @@
+// Steps of the tests of address translation, about protocols for which the kernel has helpers, such as FTP. An
+// identHost is a host on the WAN (ident_test.go).
+
 package main
 
 import (
@@ -12,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkForeignPorts checks that neither forwards nor what a helper expects gives a client ports outside that belong to
-// another client: low's are 1024 to 41023 of 192.0.2.7, and high's those of 192.0.2.9. Port 30000 is forwarded to low.
-// Long: the steps of one run, each of which needs the state that the one before left.
+// checkForeignPorts checks that a client gets no outside port that belongs to another client, neither by a forward nor
+// by the kernel's FTP helper, which opens the connections that a client announces. low has the ports 1024 to 41023 of
+// 192.0.2.7, and high those of 192.0.2.9. Port 30000 is forwarded to low. Long: the steps of one run, each of which
+// needs the state that the one before left.
 func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *identHost) {
 	t.Helper()
 	l, _ := low.serving(7000)
@@ -27,7 +31,7 @@ func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *ident
 		t.Errorf("another client's connection comes from %v, %v, not from one of its ports", got, err)
 	}
 	if got, err := w.reaches("server", netip.MustParseAddrPort("192.0.2.9:30000"), l); err == nil {
-		t.Errorf("a port that names another client is forwarded from %v", got)
+		t.Errorf("a port of another client is forwarded to this one, from %v", got)
 	}
 	w.sh(`nsenter --net=/run/netns/$ID-router nft 'table ip ftp { ct helper standard { type "ftp" protocol tcp; }; chain pre { type filter hook prerouting priority 0; tcp dport 5000 ct helper set "standard"; }; }'`)
 	if out := w.sh("nsenter --net=/run/netns/$ID-router gatewayd check-config $DIR/gatewayd.toml 2>&1"); !strings.Contains(
@@ -36,7 +40,7 @@ func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *ident
 	}
 	control := low.connect(server)
 	near, far := bufio.NewReader(control), bufio.NewReader(server.lastConn)
-	for _, say := range []struct { // the kernel reads no first lines
+	for _, say := range []struct { // the helper ignores the first line of each side
 		to   net.Conn
 		from *bufio.Reader
 	}{{control, far}, {server.lastConn, near}} {
@@ -45,7 +49,7 @@ func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *ident
 		_, err = say.from.ReadString('\n')
 		must(t, err)
 	}
-	const port = 50001 // nobody's
+	const port = 50001 // belongs to no client
 
 	// The client announces a port to the server.
 	_, err := fmt.Fprintf(
@@ -62,7 +66,7 @@ func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *ident
 	active := low.listens(port)
 	if got, ok := w.crosses(
 		t, "server", "", fmt.Sprintf("%d.%d.%d.%d:%d", a, b, c, d, high8<<8|low8), active, low, server); ok {
-		t.Errorf("%s, as the server hears it, leads to the client (from %v)", strings.TrimSpace(text), got)
+		t.Errorf("%s, as the server receives it, leads to the client (from %v)", strings.TrimSpace(text), got)
 	}
 
 	// The server announces a port to the client.
@@ -78,7 +82,7 @@ func (w *world) checkForeignPorts(t *testing.T, low, high *client, server *ident
 	must(t, err)
 	if got, ok := w.crosses(t, low.host, low.addr.String()+":50002", passive.Addr().String(), passive, low, server); ok &&
 		(got.Addr().String() != "192.0.2.7" || got.Port() > 41023) {
-		t.Errorf("the server sees %v, which is none of the client's", got)
+		t.Errorf("the server sees %v, which is not a port of the client", got)
 	}
 	w.sh("nsenter --net=/run/netns/$ID-router nft delete table ip ftp")
 }
@@ -94,8 +98,8 @@ func (c *client) listens(port int) (l *net.TCPListener) {
 	return l
 }
 
-// crosses sends a SYN from a host, and reports whether it comes to a listener, and from where, before a connection that
-// the client begins afterwards.
+// crosses sends a SYN from a host to an address, and reports whether it reaches the listener l before a connection that
+// client c begins afterwards, and from which address and port. from is the source; "": any.
 func (w *world) crosses(t *testing.T, host, from, to string, l *net.TCPListener, c *client, server *identHost) (
 	netip.AddrPort, bool) {
 	t.Helper()
@@ -110,7 +114,7 @@ func (w *world) crosses(t *testing.T, host, from, to string, l *net.TCPListener,
 				return os.NewSyscallError("bind", err)
 			}
 		}
-		unix.Connect(fd, sockaddr(to)) // goes on while the other connection is begun; one that is refused does not cross
+		unix.Connect(fd, sockaddr(to)) // does not wait for an answer
 		return nil
 	})
 	c.sourceSeenBy(server)

@@ -1,3 +1,6 @@
+// Steps of the tests of address translation, about packets from the WAN for clients' private addresses. An identHost is
+// a host on the WAN (ident_test.go).
+
 package main
 
 import (
@@ -13,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// strayPackets are packets of clients that belong to no connection that the kernel tracks, by their protocol, behind
-// the IP header.
+// strayPackets are packets of clients that belong to no connection that the kernel tracks: the protocol, and what
+// follows the IP header.
 var strayPackets = map[string]struct {
 	protocol uint8
 	payload  []byte
 }{
 	"a reset":                {unix.IPPROTO_TCP, segment(0x14)},
-	"an answer nobody asked": {unix.IPPROTO_TCP, segment(0x12)},
+	"an answer to no packet": {unix.IPPROTO_TCP, segment(0x12)},
 	"a segment without bits": {unix.IPPROTO_TCP, segment(0)},
 	"an ICMP error": {unix.IPPROTO_ICMP, []byte{3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0,
 		192, 0, 2, 2, 10, 1, 0, 77, 0, 9, 0, 9, 0, 8, 0, 0}},
@@ -32,13 +35,13 @@ var strayPackets = map[string]struct {
 	"UDP of a wrong length": {unix.IPPROTO_UDP, []byte{0, 9, 0, 9, 0, 200, 0, 0}},
 }
 
-// segment is a TCP header with flags, from port 9 to port 9.
+// segment returns a TCP header with flags, from port 9 to port 9.
 func segment(flags byte) []byte {
 	return []byte{0, 9, 0, 9, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 16, 0, 0, 0, 0, 0}
 }
 
-// sends sends an IPv4 packet from an address of a host. The host's kernel computes the header's checksum, and here that
-// of what is behind it.
+// sends sends an IPv4 packet from an address of a host. It computes the checksum of TCP and ICMP; the host's kernel
+// computes that of the IP header.
 func (w *world) sends(host string, from, to netip.Addr, protocol uint8, payload []byte) {
 	w.t.Helper()
 	packet := append([]byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0}, append(from.AsSlice(), to.AsSlice()...)...)
@@ -75,15 +78,15 @@ func onesSum(before uint16, b []byte) uint16 {
 	return uint16(total)
 }
 
-// keepsPrivate checks that no client's own address is seen on the WAN, whatever the client sends, but at the
-// exceptions.
-func (w *world) keepsPrivate(t *testing.T, c *client, server *identHost) {
+// hidesClientAddress checks that a client's own address is not seen on the WAN, whatever the client sends, except in
+// packets to 192.0.2.3, which nat.except names.
+func (w *world) hidesClientAddress(t *testing.T, c *client, server *identHost) {
 	t.Helper()
 	for name, p := range strayPackets {
 		w.sh(`nsenter --net=/run/netns/$ID-server nft 'table ip private; delete table ip private
 table ip private { chain in { type filter hook prerouting priority -500; ip saddr 10.1.0.0/24 ip daddr != 192.0.2.3 counter; }; }'`)
 		w.sends(c.host, c.addr, serverAddr, p.protocol, p.payload)
-		c.sourceSeenBy(server) // behind it on the wire
+		c.sourceSeenBy(server) // its packets follow the stray one
 		if seen := w.sh("nsenter --net=/run/netns/$ID-server nft list table ip private"); !strings.Contains(
 			seen, "counter packets 0 ") {
 			t.Errorf("%s leaves with the client's own address: %s", name, seen)
@@ -92,8 +95,8 @@ table ip private { chain in { type filter hook prerouting priority -500; ip sadd
 	w.sh("nsenter --net=/run/netns/$ID-server nft delete table ip private")
 }
 
-// unsolicitedArrives sends UDP from an address of the server to a client's own address unasked, and reports whether it
-// arrives. What does not is not counted.
+// unsolicitedArrives sends a UDP packet from an address of the server to a client's own address, without a packet of
+// the client before it, and reports whether it arrives. It checks that the packet is counted only if it arrives.
 func (w *world) unsolicitedArrives(t *testing.T, from string, c *client, server *identHost) bool {
 	t.Helper()
 	var at, out *net.UDPConn
@@ -110,12 +113,12 @@ func (w *world) unsolicitedArrives(t *testing.T, from string, c *client, server 
 	before := c.session().DownPackets
 	_, err := out.Write(make([]byte, 1000))
 	must(t, err)
-	w.sh("nsenter --net=/run/netns/$ID-server ping -c 1 -I " + from + " 192.0.2.1") // behind it on the wire
+	w.sh("nsenter --net=/run/netns/$ID-server ping -c 1 -I " + from + " 192.0.2.1") // follows the packet to the router
 	counted := c.session().DownPackets - before
-	c.sourceSeenBy(server) // the client's receiver is behind, too
+	c.sourceSeenBy(server) // and this follows it to the client
 	arrived := waiting(t, at)
 	if arrived != (counted > 0) {
-		t.Errorf("of a packet from %s to %s %d are counted: it has arrived: %v", from, c.addr, counted, arrived)
+		t.Errorf("a packet from %s to %s is counted %d times; it has arrived: %v", from, c.addr, counted, arrived)
 	}
 	return arrived
 }

@@ -1,3 +1,8 @@
+// Tests of address translation over restarts of the daemon, and of what the manual says of it. translating makes the
+// host of a gateway that translates addresses, with two clients, which are logged in as the users ann and frugal
+// (nat_test.go); newLines makes one with PPPoE clients (pppoe_test.go). outside is the router's address towards the
+// server.
+
 package main
 
 import (
@@ -12,8 +17,8 @@ import (
 	"testing"
 )
 
-// TestNATSurvivesFlushAndRestart: connections go on while others flush the rules, while the daemon is killed and
-// restarted, and while a successor takes over.
+// TestNATSurvivesFlushAndRestart: translated connections go on when other programs flush the rules, while the daemon is
+// dead, and under the next daemon.
 func TestNATSurvivesFlushAndRestart(t *testing.T) {
 	t.Parallel()
 	w, ann, _ := translating(t, "", "[nat]\nmasquerade = true")
@@ -33,7 +38,7 @@ func TestNATSurvivesFlushAndRestart(t *testing.T) {
 	w.sh("nsenter --net=/run/netns/$ID-router nft flush ruleset")
 	moves("flush ruleset")
 	rules()
-	eventually(t, "the guard is back, which no other daemon opens", func() error {
+	eventually(t, "the guard is back", func() error { // the next daemon could not open the flushed one
 		st, err := w.status()
 		if err == nil && st.Repairs["guarded-again"] == 0 {
 			err = fmt.Errorf("%v", st.Repairs)
@@ -58,7 +63,7 @@ func TestNATSurvivesFlushAndRestart(t *testing.T) {
 	down.halt()
 }
 
-// ended reports a connection that is no longer established.
+// ended returns an error if a connection is no longer established.
 func ended(c *net.TCPConn) error {
 	const established = 1
 	i, err := info(c)
@@ -84,7 +89,7 @@ func TestNATOfSubscribers(t *testing.T) {
 	}
 }
 
-// TestNATNamesForeignMasquerade: rules that masquerade already are named, with the line that has gatewayd do so too.
+// TestNATNamesForeignMasquerade: check-config and the log name rules of others that masquerade too.
 func TestNATNamesForeignMasquerade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,9 +108,9 @@ func TestNATNamesForeignMasquerade(t *testing.T) {
 	}
 }
 
-// TestManualTranslates: with the manual's configuration of the quick start, its commands of NAT and its input rules a
-// client that logs in reaches a server that has no route to it. Long: the steps of one run, each of which needs the
-// state that the one before left.
+// TestManualTranslates: with the configuration of the manual's quick start, its commands for NAT and its input rules, a
+// client that logs in reaches a server that has no route to the LAN. Long: the steps of one run, each of which needs
+// the state that the one before left.
 func TestManualTranslates(t *testing.T) {
 	t.Parallel()
 	var text []byte

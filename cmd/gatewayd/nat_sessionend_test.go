@@ -1,3 +1,6 @@
+// Steps of the tests of address translation, about connections of clients whose session ends. An identHost is a host on
+// the WAN (ident_test.go); a flow sends numbered UDP datagrams through the gateway (flow_test.go).
+
 package main
 
 import (
@@ -10,13 +13,14 @@ import (
 	"time"
 )
 
-// passesNothingOn checks that connections end with the session that they belong to: the next session at the address
-// gets and pays nothing of them. l is where ann's forward leads. Bob's connections go on.
-func (w *world) passesNothingOn(t *testing.T, ann, bob *client, server *identHost, l *net.TCPListener) {
+// nextSessionGetsNothing checks that connections of a client, ann, end with her session: her next session at the same
+// address gets no packets of them and none are counted for it. l is the listener to which the forwarded port leads.
+// Connections of bob go on.
+func (w *world) nextSessionGetsNothing(t *testing.T, ann, bob *client, server *identHost, l *net.TCPListener) {
 	t.Helper()
 	far := map[string]net.Conn{}
 	near := []net.Conn{ann.connect(server)}
-	far["that it began"] = server.lastConn
+	far["that the client began"] = server.lastConn
 	others := bob.connect(server)
 	othersFar := server.lastConn
 	for name, host := range map[string]string{
@@ -35,7 +39,7 @@ func (w *world) passesNothingOn(t *testing.T, ann, bob *client, server *identHos
 	back := w.answers(t, datagrams)
 	for _, c := range near {
 		defer c.Close()
-		must(t, c.(*net.TCPConn).SetKeepAlive(false)) // which would begin the connection anew
+		must(t, c.(*net.TCPConn).SetKeepAlive(false)) // a keep-alive would begin the connection again at the gateway
 	}
 
 	ann.logOut()
@@ -44,11 +48,11 @@ func (w *world) passesNothingOn(t *testing.T, ann, bob *client, server *identHos
 	must(t, others.SetDeadline(time.Now().Add(time.Minute)))
 	_, err := othersFar.Write([]byte("x"))
 	must(t, err)
-	if _, err := io.ReadFull(others, make([]byte, 1)); err != nil { // behind the datagrams on the wire
-		t.Errorf("another's connection does not go on: %v", err)
+	if _, err := io.ReadFull(others, make([]byte, 1)); err != nil { // sent after the datagrams
+		t.Errorf("another client's connection does not go on: %v", err)
 	}
 	if got := ann.session().DownBytes; got > 50*datagramBytes {
-		t.Errorf("the next session pays %d bytes of the former one's connections", got)
+		t.Errorf("%d bytes of the former session's connections are counted for the next", got)
 	}
 	for name, c := range far {
 		defer c.Close()
@@ -61,7 +65,8 @@ func (w *world) passesNothingOn(t *testing.T, ann, bob *client, server *identHos
 	}
 }
 
-// answers returns a function that sends datagrams to where the server has last received one of a client's from.
+// answers returns a function that sends datagrams from the server to the address and port from which it has received
+// the last one of a client's flow.
 func (w *world) answers(t *testing.T, f *flow) func(n int) {
 	t.Helper()
 	f.receiver.SetReadDeadline(time.Now()) // ends its receiver

@@ -15,6 +15,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
+// The tests of the translation of addresses. translating makes a world with it, and its clients ann and bob; an
+// identHost (ident_test.go) is a server on the WAN to which clients connect.
+
 // outside is the router's address towards the server.
 var outside = netip.MustParseAddr("192.0.2.1")
 
@@ -27,8 +30,8 @@ func (w *world) configure(more string) {
 	must(w.t, os.WriteFile(path, append(text, "\n"+more+"\n"...), 0o600))
 }
 
-// translating makes a world with the lines of [datapath] and two clients that are logged in, before its configuration
-// translates: more may name the clients' addresses by %[1]s and %[2]s.
+// translating makes a world with the lines of [datapath] in path and two clients, which log in as ann and frugal. Then
+// it restarts the daemon with more appended to its configuration, where ANN and BOB stand for the clients' addresses.
 func translating(t *testing.T, path, more string) (w *world, ann, bob *client) {
 	t.Helper()
 	w = newWorld(t)
@@ -48,10 +51,10 @@ func translating(t *testing.T, path, more string) (w *world, ann, bob *client) {
 	return w, ann, bob
 }
 
-// sourceSeenBy connects a client to an asker and returns the address and port that the asker sees.
+// sourceSeenBy connects a client to an identHost and returns the address and port that the identHost sees.
 func (c *client) sourceSeenBy(to *identHost) netip.AddrPort {
 	c.w.t.Helper()
-	before := to.lastConn // stays the last connection for the test
+	before := to.lastConn // and it stays the identHost's last connection
 	c.connect(to)
 	defer func() { to.lastConn = before }()
 	return to.lastConn.RemoteAddr().(*net.TCPAddr).AddrPort()
@@ -71,7 +74,8 @@ func (c *client) serving(port uint16) (l *net.TCPListener, u *net.UDPConn) {
 	return l, u
 }
 
-// reaches connects a host to an address, and returns whom the listener sees.
+// reaches connects a host to an address that leads to the listener l, sends a byte, and returns the address and port
+// from which l was reached.
 func (w *world) reaches(host string, to netip.AddrPort, l *net.TCPListener) (netip.AddrPort, error) {
 	w.t.Helper()
 	var near net.Conn
@@ -96,9 +100,10 @@ func (w *world) reaches(host string, to netip.AddrPort, l *net.TCPListener) (net
 	return far.RemoteAddr().(*net.TCPAddr).AddrPort(), err
 }
 
-// TestNAT: on every data path clients have the router's address outside, but for exceptions; forwarded ports lead to a
-// client that is logged in, by TCP and UDP, from outside and from another client, and are counted and limited as all of
-// its traffic is. Long: the steps of one run, each of which needs the state that the one before left.
+// TestNAT: on every data path the WAN sees the router's address instead of the clients', except for nat.except.
+// Forwarded ports lead to a client that is logged in, by TCP and UDP, from outside and from another client, and this
+// traffic is counted and limited as all of the client's. Long: the steps of one run, each of which needs the state that
+// the one before left.
 func TestNAT(t *testing.T) {
 	for name, path := range map[string]string{"ebpf": "", "nfqueue": `kind = "nfqueue"`,
 		"nfqueue-fast": "kind = \"nfqueue\"\nfast = true", "tun": `kind = "tun"`, "tun-fast": "kind = \"tun\"\nfast = true"} {
@@ -123,7 +128,7 @@ to = "BOB"`)
 			if got := ann.sourceSeenBy(except); got.Addr() != ann.addr {
 				t.Errorf("the exception sees %v, not %v", got, ann.addr)
 			}
-			w.keepsPrivate(t, ann, server)
+			w.hidesClientAddress(t, ann, server)
 			if w.unsolicitedArrives(t, "192.0.2.2", ann, server) {
 				t.Error("a host of the WAN reaches a client's own address")
 			}
@@ -149,13 +154,13 @@ to = "BOB"`)
 			if after := ann.session(); after.DownPackets < before.DownPackets+3 {
 				t.Errorf("another client's connection is not counted: %+v, then %+v", before.Traffic, after.Traffic)
 			}
-			w.passesNothingOn(t, ann, bob, server, l)
+			w.nextSessionGetsNothing(t, ann, bob, server, l)
 			datagrams.exhaust(bob)
 			ann.logOut()
 			if got, err := w.try("nsenter --net=/run/netns/$ID-server curl -s --max-time 1 http://192.0.2.1:8080/"); err == nil {
 				t.Errorf("a client that is not logged in gets what is forwarded: %s", got)
 			}
-			w.undone(t)
+			w.checkDetach(t)
 		})
 	}
 }
@@ -197,14 +202,14 @@ func (f *flow) exhaust(bob *client) {
 		}
 		return nil
 	})
-	const packet = datagramBytes + udpHeaders // the last one may go beyond
+	const packet = datagramBytes + udpHeaders // the last packet may exceed the quota
 	if got := f.received.Load() * packet; got >= 1_000_000+packet {
 		t.Errorf("%d bytes arrived, of 1,000,000 that are allowed", got)
 	}
 }
 
-// undone ends the daemon and detaches: no rule is left.
-func (w *world) undone(t *testing.T) {
+// checkDetach ends the daemon, whose rules then stay, and detaches, after which none is left.
+func (w *world) checkDetach(t *testing.T) {
 	t.Helper()
 	w.daemon.signalAndWait(syscall.SIGTERM)
 	if rules := w.sh("nsenter --net=/run/netns/$ID-router nft list ruleset"); !strings.Contains(
@@ -217,17 +222,17 @@ func (w *world) undone(t *testing.T) {
 	}
 }
 
-// TestNATPorts: each client has exactly the ports that the formula of RFC 7422 gives it, and no more; whois finds it by
-// them. Long: the steps of one run, each of which needs the state that the one before left.
+// TestNATPorts: each client has exactly the ports that the formula of RFC 7422 gives it, and gatewayd whois finds the
+// client by them. Long: the steps of one run, each of which needs the state that the one before left.
 func TestNATPorts(t *testing.T) {
 	t.Parallel()
 	w, ann, bob := translating(t, "", "")
-	low, high := ann, bob // by address
+	low, high := ann, bob // the client with the lower address, and the other
 	if high.addr.Less(low.addr) {
 		low, high = high, low
 	}
 	w.daemon.signalAndWait(syscall.SIGTERM)
-	// One client an address: 64512 div 40000.
+	// One client for each address of nat.source: it has 64,512 ports.
 	w.configure(fmt.Sprintf(`[dhcp]
 pools = ["%s-%[1]s", "%s-%[2]s"]
 [flowlog]
@@ -279,7 +284,7 @@ to = "%[2]s:7000"`, high.addr, low.addr))
 			return err
 		})
 		defer in.Close()
-		for range 12 { // five too many
+		for range 12 { // five more than it has ports
 			w.inHost(c.host, func() error {
 				out, err := net.DialUDP("udp4", nil, in.LocalAddr().(*net.UDPAddr))
 				if err == nil {
@@ -298,7 +303,7 @@ to = "%[2]s:7000"`, high.addr, low.addr))
 			}
 			ports[from.Port()] = true
 		}
-		c.sourceSeenBy(server) // behind them on the wire
+		c.sourceSeenBy(server) // its packets follow the datagrams, so these have arrived or will not
 		if waiting(t, in) {
 			_, from, err := in.ReadFromUDPAddrPort(make([]byte, 1))
 			t.Errorf("%v has an eighth port: %v, %v", c.addr, from, err)

@@ -1,3 +1,5 @@
+// Helper of tests of the daemon under a service manager, such as systemd.
+
 package main
 
 import (
@@ -24,9 +26,9 @@ func notified() {
 		panic(err)
 	}
 	const end = "the program has ended" // sent last, by this process itself
-	read := make(chan struct{})
+	readingEnded := make(chan struct{})
 	go func() {
-		defer close(read)
+		defer close(readingEnded)
 		buf := make([]byte, 1000)
 		for {
 			n, err := l.Read(buf)
@@ -53,7 +55,7 @@ func notified() {
 	cmd.Wait()
 	if self, err := net.DialUnix("unixgram", nil, address); err == nil {
 		if _, err := self.Write([]byte(end)); err == nil {
-			<-read
+			<-readingEnded
 		}
 	}
 	os.Exit(cmd.ProcessState.ExitCode())

@@ -1,3 +1,7 @@
+// Tests of a RADIUS server that is away, of slow clients, and of a full disk. newWorld makes the host of a gateway with
+// clients and a server, in namespaces, and starts RADIUS servers (world_test.go). eventually waits until a function
+// returns no error.
+
 package main
 
 import (
@@ -16,8 +20,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestRADIUSOutage: without an answering server no client gets in, admitted ones stay, and logins work again when
-// the server does. Long: the steps of one run, each of which needs the state that the one before left.
+// TestRADIUSOutage: while the RADIUS server does not answer, nobody can log in, clients that are logged in stay, and
+// when it answers again logins work. Long: the steps of one run, each of which needs the state that the one before
+// left.
 func TestRADIUSOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -92,7 +97,7 @@ func TestSlowClients(t *testing.T) {
 	w.inHost(slow.host, func() error {
 		for range many {
 			c, err := net.Dial("tcp4", portalAddr)
-			if err == nil { // otherwise it has more than its share
+			if err == nil { // an error: it has as many as it may
 				conns = append(conns, c)
 			}
 		}
@@ -108,7 +113,7 @@ func TestSlowClients(t *testing.T) {
 				}
 				time.Sleep(100 * time.Millisecond)
 			}
-			t.Error("a request that came for a minute was not cut off")
+			t.Error("the portal accepted bytes of one request for a minute")
 		})
 	}
 	bob.logIn("ann")
@@ -134,7 +139,7 @@ func TestFullDisk(t *testing.T) {
 	w.sh("dd if=/dev/zero of=$DIR/state/full bs=4k 2>/dev/null || :")
 	verbs, err := w.control()
 	must(t, err)
-	let, refused := map[netip.Addr]bool{}, 0
+	let, refused := map[netip.Addr]bool{}, 0 // whether each client was let in
 	login := func(n byte) error {
 		addr := netip.AddrFrom4([4]byte{10, 1, 0, n})
 		_, err := verbs.Login(context.Background(), control.LoginRequest{Addr: addr, MAC: fmt.Sprintf("02:00:00:00:07:%02x",
@@ -177,11 +182,11 @@ func throwOut(t *testing.T, verbs *control.Client, c *client) {
 		t.Errorf("with the disk full nobody can be thrown out: %v", err)
 	}
 	if answer, err := c.try(reachesWeb); err == nil {
-		t.Errorf("who was thrown out with the disk full still gets %q", answer)
+		t.Errorf("a client that was thrown out with the disk full still gets %q", answer)
 	}
 }
 
-// inAre checks that exactly the clients that were admitted are logged in.
+// inAre checks that the clients in let are logged in if they were let in, and otherwise not.
 func inAre(t *testing.T, verbs *control.Client, phase string, let map[netip.Addr]bool) {
 	t.Helper()
 	now := map[netip.Addr]bool{}
@@ -192,7 +197,7 @@ func inAre(t *testing.T, verbs *control.Client, phase string, let map[netip.Addr
 	}))
 	for addr, in := range let {
 		if now[addr] != in {
-			t.Errorf("%s: %s was let in: %v, is in: %v", phase, addr, in, now[addr])
+			t.Errorf("%s: %s was let in: %v, is logged in: %v", phase, addr, in, now[addr])
 		}
 	}
 }

@@ -1,3 +1,6 @@
+// A test of guessed passwords over PPPoE. newLines makes the host of a gateway with PPPoE clients, in namespaces
+// (pppoe_test.go).
+
 package main
 
 import (
@@ -12,14 +15,14 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// TestGuessesOverPPPoE: wrong passwords are counted over PPPoE as at the portal, and for both together: by the client's
-// MAC address and by the user's name. Whoever must wait is refused without a question to the server. Long: the steps of
-// one run, each of which needs the state that the one before left.
+// TestGuessesOverPPPoE: wrong passwords over PPPoE and at the portal are counted together, by the client's MAC address
+// and by the user's name. After a few the next login must wait, and until then it is refused without asking the RADIUS
+// server. Long: the steps of one run, each of which needs the state that the one before left.
 func TestGuessesOverPPPoE(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, `methods = ["pap"]`)
 	host := w.client()
-	line := host.access()
+	link := host.access()
 	asked := func(user string) (n int) {
 		for _, r := range w.auth.accessRequests("") {
 			if r.value("User-Name") == user {
@@ -29,7 +32,7 @@ func TestGuessesOverPPPoE(t *testing.T) {
 		return n
 	}
 	guess := func(mac pppoe.MAC, user, password string) error {
-		s := line.subscriber(t, mac, ppp.Config{User: user, Password: password})
+		s := link.subscriber(t, mac, ppp.Config{User: user, Password: password})
 		_, err := s.dial()
 		return err
 	}
@@ -39,8 +42,8 @@ func TestGuessesOverPPPoE(t *testing.T) {
 			t.Errorf("%s: %v, want that it is refused", label, err)
 		}
 	}
-	own := pppoe.MAC(line.dev.HardwareAddr)
-	for i := range 12 { // each failure doubles the wait, so that a slow machine is caught too
+	own := pppoe.MAC(link.dev.HardwareAddr)
+	for i := range 12 { // each failure doubles the wait, so that a slow machine must wait too in the end
 		user := fmt.Sprint("nobody", i)
 		refused("a guess", guess(own, user, "wrong"))
 		if asked(user) == 0 {
@@ -66,24 +69,25 @@ func TestGuessesOverPPPoE(t *testing.T) {
 	for i := range 9 {
 		refused("a guess of another", guess(mac(i), "ann", "wrong"))
 	}
-	var all sync.WaitGroup // of guesses that are decided at once, after which the wait is longest
+	var all sync.WaitGroup // guesses at the same time, after which the wait is longest
 	for i := 9; i < 15; i++ {
 		all.Go(func() { refused("a guess of another", guess(mac(i), "ann", "wrong")) })
 	}
 	all.Wait()
-	told, backedOff := time.Time{}, 0 // until when that name is to wait, as who was refused for it has heard
-	for i := 15; i < 27; i++ {        // a slow machine may be past the first waits, which are a second and more
+	// told is until when a login with that name must wait, as the last refusal said.
+	told, backedOff := time.Time{}, 0
+	for i := 15; i < 27; i++ { // on a slow machine the first waits, of a second and more, may be over
 		began, before := time.Now(), asked("ann")
 		err := guess(mac(i), "ann", "wrong")
 		refused("a guess of another", err)
 		if n := asked("ann"); n > before && time.Now().Before(told) {
-			t.Errorf("the server was asked about guess %d at one name, which came %s before the end of its wait", i,
+			t.Errorf("the server was asked about guess %d at one name, %s before the end of the wait", i,
 				time.Until(told))
 		}
 		seconds := 0
 		if _, text, found := strings.Cut(fmt.Sprint(err), "try again in "); found {
 			fmt.Sscan(text, &seconds)
-			told = began.Add(time.Duration(seconds-1) * time.Second) // the wait is told in whole seconds, and more than it is
+			told = began.Add(time.Duration(seconds-1) * time.Second) // seconds are rounded up
 			backedOff++
 		}
 		if backedOff >= 5 {
@@ -98,7 +102,7 @@ func TestGuessesOverPPPoE(t *testing.T) {
 	must(t, err)
 	if code, err := other.try(strings.Replace(other.fillIn(token, "ann"), "=right", "=wrong", 1)); code != "429" &&
 		time.Now().Before(told) {
-		t.Errorf("at the portal who tries that name is answered with %s, %v", code, err)
+		t.Errorf("at the portal a login with that name is answered with %s, %v", code, err)
 	}
 	other.logIn("brief")
 	if err := guess(mac(99), "fixed", "right"); err != nil {
@@ -106,7 +110,7 @@ func TestGuessesOverPPPoE(t *testing.T) {
 	}
 	st, err := w.status()
 	must(t, err)
-	if st.PPPoE["backed-off"] <= uint64(backedOff) { // one of the first guesser, too
+	if st.PPPoE["backed-off"] <= uint64(backedOff) { // and at least one guess of the first MAC address
 		t.Errorf("counted: %v", st.PPPoE)
 	}
 }

@@ -1,3 +1,6 @@
+// Tests with pppd as the PPPoE client. newLines makes the host of a gateway with PPPoE clients, in namespaces
+// (pppoe_test.go), newLines6 the same with IPv6 (pppoe6_test.go). eventually waits until a function returns no error.
+
 package main
 
 import (
@@ -11,10 +14,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/ppp"
 )
 
-// kernelPPPoE skips where the kernel has no PPPoE.
+// kernelPPPoE skips a test where the kernel has no PPPoE.
 func kernelPPPoE(t *testing.T) {
 	t.Helper()
 	_ = exec.Command("modprobe", "-a", "ppp_generic", "pppoe").Run() // where they are modules
@@ -28,7 +32,7 @@ func kernelPPPoE(t *testing.T) {
 	}
 }
 
-// pppd needs PPP in the kernel.
+// pppd skips a test where the kernel has no PPPoE, which pppd needs, and fails it where pppd is missing.
 func pppd(t *testing.T) {
 	t.Helper()
 	kernelPPPoE(t)
@@ -37,7 +41,8 @@ func pppd(t *testing.T) {
 	}
 }
 
-// dialUp starts a client's pppd with a password and one method.
+// dialUp starts a client's pppd as the user ann with a password, one method, and more options. It does not read the
+// machine's /etc/ppp/options.
 func (c *client) dialUp(method ppp.Method, password string, more ...string) *process {
 	c.w.t.Helper()
 	none := filepath.Join(c.w.Dir, "options")
@@ -88,16 +93,44 @@ func TestPPPDClient(t *testing.T) {
 	t.Run("kernel", func(t *testing.T) { stockClient(t, ppp.MethodMSCHAPv2, kernelPath) })
 }
 
+// TestPPPDClientOfTheKernel: with PAP and with CHAP, pppd has both families of a gateway with the kernel's PPPoE, and
+// its host's hosts have a delegated prefix. Accounting has octets and packets as the server outside counts them.
+func TestPPPDClientOfTheKernel(t *testing.T) {
+	pppd(t)
+	for _, method := range []ppp.Method{ppp.MethodPAP, ppp.MethodCHAP} {
+		t.Run(string(method), func(t *testing.T) {
+			w := newLines6At(t, kernelPath, prefixes6, fmt.Sprintf("methods = [%q]\n", method)+lines6)
+			count := w.countAtServer("2001:db8:100::/48", delegated6)
+			c := w.addUnaddressed()
+			c.sh("sysctl -qw net.ipv6.conf.default.disable_ipv6=0")
+			p := c.dialUp(method, "right", "+ipv6", "mtu", "1492", "mru", "1492")
+			c.awaitPPP(p)
+			c.sh("ip route add " + serverAddr.String() + " dev ppp0")
+			own := c.global6("ppp0")
+			eventually(t, "the way out by IPv6", func() error { return c.ping6(own) })
+			must(t, c.ping6(c.asks6()))
+			w.transferTo(c, serverAddr.String(), 200_000)
+			w.transferTo(c, server6, 200_000)
+			one, err := w.session("ann")
+			must(t, err)
+			w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
+			<-p.ended
+			count.equals(w.acct.awaitAccounting("Stop", one.ID))
+		})
+	}
+}
+
 // kernelPath are lines of [datapath] for the kernel's PPPoE.
 const kernelPath = `kind = "kernel"
 
 [portal]
 enabled = false`
 
+// stockClient is TestPPPDClient for a method and a data path.
 func stockClient(t *testing.T, method ppp.Method, path string) {
-	w := newLinesAt(t, path, fmt.Sprintf("methods = [%q]\nmtu = 1500\nipv6 = true", method))
+	w := newLines6At(t, path, prefixes6, fmt.Sprintf("methods = [%q]\nmtu = 1500\n", method)+lines6)
 	c := w.addUnaddressed()
-	c.sh("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0")
+	c.sh("sysctl -qw net.ipv6.conf.default.disable_ipv6=0")
 	refused := c.dialUp(method, "wrong")
 	<-refused.ended
 	if _, err := w.session("ann"); err == nil {
@@ -119,18 +152,46 @@ func stockClient(t *testing.T, method ppp.Method, path string) {
 		}
 		return err
 	})
-	eventually(t, "link-local addresses", func() error {
-		out, err := c.try("ip -o -6 addr show dev ppp0")
-		if err == nil && !strings.Contains(out, "fe80::") {
-			err = errors.New("none")
+	up := c.stock6(one)
+	w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
+	<-p.ended
+	if r := w.acct.awaitAccounting("Stop", one.ID); uint64(r.number("Acct-Input-Octets")) != up {
+		t.Errorf("accounted as %v, want %d bytes", r, up)
+	}
+}
+
+// stock6 checks that pppd's host has an IPv6 address, of a prefix of the session's own, and that a host behind it has
+// one of a prefix that is delegated to the session. Packets from both pass, and are counted in the same session as those
+// by IPv4. It returns how many bytes the session has sent.
+func (c *client) stock6(before control.Session) (up uint64) {
+	w, t := c.w, c.w.t
+	t.Helper()
+	addr := c.global6("ppp0")
+	if !netip.MustParsePrefix("2001:db8:100::/48").Contains(addr) {
+		t.Errorf("pppd's host has %s", addr)
+	}
+	eventually(t, "the way out by IPv6", func() error { return c.ping6(addr) })
+	one, err := w.session(before.User)
+	must(t, err)
+	c.sh("ping -6 -q -c 5 -i 0.05 -s 1444 -M do " + server6)
+	eventually(t, "the session's bytes by IPv6", func() error {
+		now, err := w.session(before.User)
+		up = now.UpBytes
+		if down := now.DownBytes - one.DownBytes; err == nil && (up != one.UpBytes+5*1492 || down != 5*1492) {
+			err = fmt.Errorf("counted %d and %d bytes, want %d each", up-one.UpBytes, down, 5*1492)
 		}
 		return err
 	})
-	w.sh("gatewayd logout --socket $DIR/run/control.sock --user ann")
-	<-p.ended
-	if r := w.acct.awaitAccounting("Stop", one.ID); r.number("Acct-Input-Octets") != 20*1492 {
-		t.Errorf("accounted as %v", r)
-	}
+	must(t, c.ping6(c.asks6()))
+	up += 104
+	eventually(t, "the bytes of the host behind", func() error {
+		now, err := w.session(before.User)
+		if err == nil && now.UpBytes != up {
+			err = fmt.Errorf("counted %d bytes, want %d", now.UpBytes, up)
+		}
+		return err
+	})
+	return up
 }
 
 // TestPPPDClientLargeMTU: with frames of 1508 bytes pppd and gatewayd agree on an MTU of 1500 (RFC 4638), and

@@ -1,3 +1,6 @@
+// A test of PPPoE clients that no longer answer LCP echo requests. newNetwork makes the host of a gateway with clients
+// and a server, in namespaces (world_test.go).
+
 package main
 
 import (
@@ -14,9 +17,9 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// TestSubscribersTimeOut: a thousand subscribers send and receive, and vanish without a word. Echo requests find them
-// gone; each is accounted as lost, with the bytes that it has sent and received. Long: the steps of one run, each of
-// which needs the state that the one before left.
+// TestSubscribersTimeOut: a thousand subscribers send and receive, and then send and answer nothing more. The gateway's
+// echo requests get no answer, so it ends their sessions, each accounted as Lost-Carrier with the bytes that it has
+// sent and received. Long: the steps of one run, each of which needs the state that the one before left.
 func TestSubscribersTimeOut(t *testing.T) {
 	t.Parallel()
 	const n = 1000

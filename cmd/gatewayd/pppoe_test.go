@@ -19,6 +19,9 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
+// The tests of PPPoE with a daemon. A subscriber (subscriber_test.go) is a PPPoE client within this process, which
+// dial logs in and awaitEnd waits for.
+
 // session returns a user's session as the daemon has it.
 func (w *world) session(user string) (control.Session, error) {
 	c, err := w.control()
@@ -39,10 +42,10 @@ func (w *world) session(user string) (control.Session, error) {
 	return found[0], nil
 }
 
-// newLines is a world with a daemon that takes PPPoE clients.
+// newLines returns a world whose daemon takes PPPoE clients ("lines"). settings are lines of [pppoe].
 func newLines(t *testing.T, settings string) *world { return newLinesAt(t, "", settings) }
 
-// newLinesAt is newLines with lines of [datapath].
+// newLinesAt is newLines on a data path, which is given by lines of [datapath].
 func newLinesAt(t *testing.T, path, settings string) *world {
 	w := newNetwork(t)
 	w.Path, w.Lines = path, settings
@@ -111,8 +114,8 @@ func TestSubscribers(t *testing.T) {
 	}
 }
 
-// TestSubscribersTraffic: a subscriber's TCP arrives whole both ways, although the kernel aggregates it at the gateway,
-// and is counted to the byte; it goes on while the daemon is killed.
+// TestSubscribersTraffic: a subscriber's TCP arrives whole both ways, although the gateway's kernel aggregates its
+// packets, and is counted to the byte. It goes on while the daemon is dead, and that is counted too.
 func TestSubscribersTraffic(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 60")
@@ -120,8 +123,8 @@ func TestSubscribersTraffic(t *testing.T) {
 	c := w.onLine("ann")
 	w.transfer(c, 20_000_000)
 	w.checkCounters("ann", c)
-	if out := w.sh("ip -n $ID-router -j -s link show type veth"); !aggregated(t, out) {
-		t.Error("no aggregated packet came to the link that cuts them: nothing shows that they are cut")
+	if out := w.sh("ip -n $ID-router -j -s link show type veth"); !hasSplit(t, out) {
+		t.Error("the kernel aggregated no packet, so this test did not show that aggregated packets are split")
 	}
 	w.kill()
 	w.transfer(c, 1_000_000)
@@ -134,8 +137,8 @@ func TestSubscribersTraffic(t *testing.T) {
 	}
 }
 
-// onLine is a client that has logged in over PPPoE in user space, which finishes no checksums that the server's virtual
-// link leaves open. Its host sends and receives over the session.
+// onLine returns a client that has logged in over PPPoE. Its host sends and receives over the session, through this
+// process, which does not compute the checksums that a virtual link leaves to its receiver. So the server computes all.
 func (w *world) onLine(user string) *client {
 	w.t.Helper()
 	w.sh("nsenter --net=/run/netns/$ID-server ethtool -K s0 tx off")
@@ -148,7 +151,7 @@ func (w *world) onLine(user string) *client {
 	return c
 }
 
-// checkCounters waits until a user's session is counted what the client's host has counted.
+// checkCounters waits until the daemon has counted as many bytes for a user's session as the client's host.
 func (w *world) checkCounters(user string, c *client) {
 	w.t.Helper()
 	eventually(w.t, "the session's bytes", func() error {
@@ -161,7 +164,7 @@ func (w *world) checkCounters(user string, c *client) {
 	})
 }
 
-// counted is what the host of a client with a PPPoE session has sent and received over it, bytes of IP packets.
+// counted returns how many bytes of IP packets a client's host has sent and received over its PPPoE session.
 func (c *client) counted() (up, down uint64) {
 	c.w.t.Helper()
 	var links []struct {
@@ -174,8 +177,9 @@ func (c *client) counted() (up, down uint64) {
 	return links[0].Stats64.TX.Bytes, links[0].Stats64.RX.Bytes
 }
 
-// aggregated reports whether the link that cuts aggregated packets has sent any, among links as ip lists them.
-func aggregated(t *testing.T, list string) bool {
+// hasSplit reports whether gatewayd's link that splits aggregated packets ("cut…") has sent any. list is ip's list of
+// links.
+func hasSplit(t *testing.T, list string) bool {
 	t.Helper()
 	var links []struct {
 		Ifname  string
@@ -207,14 +211,21 @@ func TestSubscribersInUserSpace(t *testing.T) {
 	}
 }
 
-// transfer sends bytes over TCP from the server to a client and back, and compares them. It returns the client's end.
+// transfer sends bytes over TCP from the server to a client and back, and compares them. It returns the client's
+// address and port.
 func (w *world) transfer(c *client, bytes int) netip.AddrPort {
+	w.t.Helper()
+	return w.transferTo(c, serverAddr.String(), bytes)
+}
+
+// transferTo is transfer with an address of the server.
+func (w *world) transferTo(c *client, server string, bytes int) netip.AddrPort {
 	w.t.Helper()
 	want := make([]byte, bytes)
 	rand.Read(want)
 	var l net.Listener
 	w.inHost("server", func() (err error) {
-		l, err = net.Listen("tcp", netip.AddrPortFrom(serverAddr, 0).String())
+		l, err = net.Listen("tcp", net.JoinHostPort(server, "0"))
 		return err
 	})
 	defer l.Close()
@@ -264,8 +275,8 @@ func TestSubscriberRefused(t *testing.T) {
 	}
 }
 
-// TestFramedAddress: the server's address is used, also when the user comes back on another device while its former
-// session is not over.
+// TestFramedAddress: a user gets the address that the RADIUS server gives it (Framed-IP-Address), also when it logs in
+// on another device while its former session has not ended.
 func TestFramedAddress(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "name = \"tests\"\necho = \"10m\"")
@@ -288,13 +299,13 @@ func TestFramedAddress(t *testing.T) {
 		t.Errorf("the session is of %s", one.MAC)
 	}
 	if got := one.Limits.IdleTimeoutSeconds; got != 0 {
-		t.Errorf("a line that is silent for %v s ends", got)
+		t.Errorf("the session ends when it is silent for %v s", got)
 	}
 	comesBack(t, w)
 }
 
-// comesBack: a client that lost its power logs in again at once, though its user may have one session, and its pool has
-// one address. Another client of the user is refused.
+// comesBack checks that a client which lost its power can log in again at once, although its former session has not
+// ended, its user may have only one session, and its pool has only one address. Another client of the user is refused.
 func comesBack(t *testing.T, w *world) {
 	as := ppp.Config{User: "single", Password: "right"}
 	before := w.addUnaddressed().subscriber(as)
@@ -305,7 +316,7 @@ func comesBack(t *testing.T, w *world) {
 	if _, err := w.addUnaddressed().subscriber(as).dial(); !errors.Is(err, ppp.ErrRefused) {
 		t.Errorf("another client: %v", err)
 	}
-	again := before.access.subscriber(t, before.mac, as) // before hears and says nothing any more
+	again := before.access.subscriber(t, before.mac, as) // takes the place of before, which gets no more frames
 	again.uniq = []byte("another")
 	terms, err := again.dial()
 	must(t, err)
@@ -313,7 +324,6 @@ func comesBack(t *testing.T, w *world) {
 		t.Errorf("agreed on %+v", terms)
 	}
 	if r := w.acct.awaitAccounting("Stop", former.ID); r.value("Acct-Terminate-Cause") != "User-Request" {
-		// as where a client logs in again
 		t.Errorf("accounted as %v", r)
 	}
 	if now, err := w.session("single"); err != nil || now.ID == former.ID || now.PPPoE != again.id {
@@ -321,8 +331,8 @@ func comesBack(t *testing.T, w *world) {
 	}
 }
 
-// TestSubscribersSurviveRestart: links are taken up by the next daemon, and those that vanish are ended by echo
-// requests.
+// TestSubscribersSurviveRestart: the next daemon takes over PPPoE sessions, after a crash and after SIGTERM, and ends
+// the session of a client that does not answer echo requests.
 func TestSubscribersSurviveRestart(t *testing.T) {
 	t.Parallel()
 	w := newLines(t, "echo = \"1s\"\necho_failures = 2")

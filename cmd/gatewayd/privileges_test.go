@@ -1,3 +1,6 @@
+// Tests of the capabilities with which the daemon runs. newNetwork makes the host of a gateway with clients and a
+// server, in namespaces (world_test.go). eventually waits until a function returns no error.
+
 package main
 
 import (
@@ -32,8 +35,9 @@ const (
 	bpf             = uint64(1 << 39)
 )
 
-// TestCapabilities: a daemon that root started gives up on all of its threads what its data path does not need, and
-// still logs clients in, reads its configuration again, and puts back what others remove from the kernel.
+// TestCapabilities: a daemon that root started gives up the capabilities that its data path does not need, on all of
+// its threads. It can still log clients in, read its configuration again, and restore what others remove from the
+// kernel.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	if builtWithCgo() {
@@ -68,18 +72,18 @@ func TestCapabilities(t *testing.T) {
 			if c.name == "ebpf" {
 				w.takenOff(t)
 			}
-			w.confined(t, c.held) // threads that were made since
+			w.confined(t, c.held) // also threads that were started since
 			if w.daemon.signalAndWait(syscall.SIGTERM); strings.Contains(w.daemon.output(), "capabilities") ||
 				strings.Contains(w.daemon.output(), "level=ERROR msg=\"keeping") {
-				t.Errorf("the daemon lacks something:\n%s", w.daemon.output())
+				t.Errorf("the daemon lacks a capability:\n%s", w.daemon.output())
 			}
 			w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml`)
 		})
 	}
 }
 
-// TestCapabilitiesOfSystemdUnit: the data path ebpf starts with the capabilities of contrib's unit, and without none of
-// them.
+// TestCapabilitiesOfSystemdUnit: with the data path ebpf the daemon starts with the capabilities of contrib's unit, and
+// if one of them is missing it does not.
 func TestCapabilitiesOfSystemdUnit(t *testing.T) {
 	t.Parallel()
 	w := newNetwork(t)
@@ -120,7 +124,8 @@ func TestCapabilitiesOfSystemdUnit(t *testing.T) {
 	w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml`)
 }
 
-// halfConfined is a process in which handing capabilities on fails, after the others were given up.
+// halfConfined is the test program's main function as a daemon that gives up capabilities only in part: the system call
+// by which it would keep the others for new threads fails.
 func halfConfined() {
 	const noAmbientRaise = 1 << 6 // SECBIT_NO_CAP_AMBIENT_RAISE
 	if err := allThreads("forbidding", unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, noAmbientRaise, 0); err != nil {
@@ -131,7 +136,7 @@ func halfConfined() {
 	dropPrivileges(cfg, slog.New(slog.NewTextHandler(os.Stdout, nil)))
 }
 
-// TestPartlyDroppedCapabilities: a daemon that could give up capabilities only in part says which it has.
+// TestPartlyDroppedCapabilities: a daemon that could give up capabilities only in part logs which it still has.
 func TestPartlyDroppedCapabilities(t *testing.T) {
 	t.Parallel()
 	if builtWithCgo() {
@@ -140,7 +145,7 @@ func TestPartlyDroppedCapabilities(t *testing.T) {
 	out, err := exec.Command("half-confined").CombinedOutput()
 	if err != nil || strings.Contains(string(out), "all") ||
 		!strings.Contains(string(out), `kept="net_bind_service net_admin net_raw bpf" err="handing on`) {
-		t.Errorf("%v, it said %s", err, out)
+		t.Errorf("%v, it logged %s", err, out)
 	}
 }
 
@@ -149,7 +154,7 @@ func builtWithCgo() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"})
 }
 
-// confined checks the capabilities of all of the daemon's threads.
+// confined checks that all of the daemon's threads have the capabilities in held, and no others.
 func (w *world) confined(t *testing.T, held uint64) {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", w.daemon.cmd.Process.Pid))
@@ -173,7 +178,7 @@ func (w *world) confined(t *testing.T, held uint64) {
 	}
 }
 
-// served logs a client in, has the configuration read again, and removes all rules.
+// served checks that the daemon logs a client in, reads its configuration again, and restores rules that are flushed.
 func (w *world) served(t *testing.T, ann *client) {
 	t.Helper()
 	verbs, err := w.control()
@@ -198,7 +203,7 @@ func (w *world) served(t *testing.T, ann *client) {
 	eventually(t, "a client that is logged in passes", passes)
 }
 
-// awaitLog waits until the present daemon has logged something.
+// awaitLog waits until the present daemon has logged a text.
 func (w *world) awaitLog(t *testing.T, label string) {
 	t.Helper()
 	eventually(t, label, func() error {
@@ -209,8 +214,8 @@ func (w *world) awaitLog(t *testing.T, label string) {
 	})
 }
 
-// tables are those of nftables, but for the one in which gateways record settings that they share: it is there while
-// there is something to restore.
+// tables lists the tables of nftables, without the one in which gateways record shared settings of the kernel: it
+// exists only while there is a setting to restore.
 func (w *world) tables() string {
 	w.t.Helper()
 	all := strings.Split(w.sh("nsenter --net=/run/netns/$ID-router nft list tables"), "\n")
@@ -219,7 +224,7 @@ func (w *world) tables() string {
 	return strings.Join(all, "\n")
 }
 
-// takenOff detaches a program, which the daemon must attach again.
+// takenOff detaches an eBPF program from lan0, which the daemon must attach again.
 func (w *world) takenOff(t *testing.T) {
 	t.Helper()
 	if netnstest.HasTCX() {

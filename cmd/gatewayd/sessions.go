@@ -17,11 +17,12 @@ import (
 
 func sessionsCommand(socket *string) *cobra.Command {
 	var asJSON, measure bool
-	var user, state string
+	var user, state, network string
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List clients: user, start, bytes sent and received",
-		Long: "Lists clients by address; further ones, of IPv6, are in lines of their own below. UP is what a client has\n" +
+		Long: "Lists clients by address, of several networks one after the other; further addresses, of IPv6, are in\n" +
+			"lines of their own below. UP is what a client has\n" +
 			"sent, DOWN what it has received, IDLE the time since its last packet, LEFT the rest of its session time, and\n" +
 			"DATA LEFT that of the quota that is used up first.\n" +
 			"RATE is what it may send and receive, bits a second. A client whose session has ended shows why in place of\n" +
@@ -29,7 +30,7 @@ func sessionsCommand(socket *string) *cobra.Command {
 			"With --json, one object a line, with all limits, what is left of each, and with --rates what was sent and received.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter := control.Filter{User: user, State: control.State(state)}
+			filter := control.Filter{User: user, State: control.State(state), Network: network}
 			if err := filter.Check(); err != nil {
 				return &exitError{exitUsage, err}
 			}
@@ -53,6 +54,7 @@ func sessionsCommand(socket *string) *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
 	cmd.Flags().BoolVar(&measure, "rates", false, "measure for a second what clients send and receive")
 	cmd.Flags().StringVar(&user, "user", "", "only this user's")
+	cmd.Flags().StringVar(&network, "network", "", "only this network's, of several")
 	cmd.Flags().StringVar(&state, "state", "", "only clients that are leased, preauth or authenticated")
 	return cmd
 }
@@ -72,9 +74,9 @@ func listSessions(ctx context.Context, c *control.Client, filter control.Filter,
 	return rows, err
 }
 
-// rowFormat has columns of fixed width, so that rows can be written as they arrive. The %s without a width is the
-// column of measured rates, with its own padding, or empty.
-const rowFormat = "%-15s  %-17s  %-13s  %9s  %9s  %9s  %9s  %9s  %9s  %11s%s  %-20s  %s\n"
+// rowFormat has columns of fixed width, so that rows can be written as they arrive. Each %s without a width is a column
+// with its own padding, or empty: the network, where there are several, and measured rates.
+const rowFormat = "%s%-15s  %-17s  %-13s  %9s  %9s  %9s  %9s  %9s  %9s  %11s%s  %-20s  %s\n"
 
 // tableWriter returns a function that writes a client's row, and the table's head before the first row. Without clients
 // nothing is written.
@@ -83,12 +85,19 @@ func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rat
 	if measured != nil {
 		column = func(text func() string) string { return fmt.Sprintf("  %11s", text()) }
 	}
-	head := sync.OnceFunc(func() {
-		fmt.Fprintf(w, rowFormat, "ADDRESS", "MAC", "STATE", "TIME", "IDLE", "LEFT", "UP", "DOWN", "DATA LEFT", "RATE",
-			column(func() string { return "NOW" }), "USER", "HOST")
-	})
+	// The first row shows whether there are several networks.
+	inNetwork := func(name string) string { return fmt.Sprintf("%-15s  ", name) }
+	var first sync.Once
+	head := func(network string) {
+		fmt.Fprintf(w, rowFormat, network, "ADDRESS", "MAC", "STATE", "TIME", "IDLE", "LEFT", "UP", "DOWN", "DATA LEFT",
+			"RATE", column(func() string { return "NOW" }), "USER", "HOST")
+	}
 	return func(s control.Session) error {
-		head()
+		title, network, indent := "", "", "  "
+		if s.Network != "" {
+			title, network, indent = inNetwork("NETWORK"), inNetwork(s.Network), inNetwork("")+"  "
+		}
+		first.Do(func() { head(title) })
 		began, idle, up, down := "-", "-", "-", "-"
 		if !s.Began.IsZero() {
 			began, idle = humanDuration(now.Sub(s.Began)), humanDuration(now.Sub(s.Seen))
@@ -98,11 +107,17 @@ func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rat
 		if s.LastEnd.Cause != "" {
 			user = "(" + plain(cmp.Or(s.LastEnd.Quota, string(s.LastEnd.Cause)), 40) + ")"
 		}
-		_, err := fmt.Fprintf(w, rowFormat, s.Addr, s.MAC, s.State, began, idle, timeLeft(s.Left), up, down, dataLeft(s.Left),
-			rates(s.Limits), column(func() string { return measured(s).String() }), user, orDash(plain(s.Hostname, 63)))
+		_, err := fmt.Fprintf(w, rowFormat, network, s.Addr, s.MAC, s.State, began, idle, timeLeft(s.Left), up, down,
+			dataLeft(s.Left), rates(s.Limits),
+			column(func() string { return measured(s).String() }), user, orDash(plain(s.Hostname, 63)))
 		for _, addr := range s.Further {
 			if err == nil {
-				_, err = fmt.Fprintf(w, "  %s\n", addr)
+				_, err = fmt.Fprintf(w, "%s%s\n", indent, addr)
+			}
+		}
+		for _, network := range s.Delegated {
+			if err == nil {
+				_, err = fmt.Fprintf(w, "%s%s\n", indent, network)
 			}
 		}
 		return err

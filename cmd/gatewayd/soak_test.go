@@ -1,3 +1,7 @@
+// The soak test: a gateway with many clients for an hour. Its parts are in the files soak*_test.go: devices are clients
+// at the portal, subscribers are clients on PPPoE, the meter samples the daemon, and the judge compares at the end what
+// clients, daemon and RADIUS servers say.
+
 package main
 
 import (
@@ -21,21 +25,22 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// What BenchmarkSoak does. One device in twenty is odd.
+// The settings of BenchmarkSoak. It has clients at the portal, called devices, clients on PPPoE, called lines, and odd
+// devices, one in twenty, which misbehave.
 var (
 	soakFor     = flag.Duration("soak-for", time.Hour, "how long clients come and go")
 	soakDevices = flag.Int("soak-devices", 200, "clients at the portal at once")
 	soakLines   = flag.Int("soak-lines", 40, "clients on PPPoE lines at once")
 	soakProgram = flag.String(
-		"soak-program", "", "gatewayd, in a file of that name; none: the tests' own, in which Go profiles memory")
-	soakSeed = flag.Uint64("soak-seed", 0, "of what clients do; 0: another one each time")
+		"soak-program", "", "file of the gatewayd that is tested; none: the tests' own, in which Go profiles memory")
+	soakSeed = flag.Uint64("soak-seed", 0, "seed of what clients do; 0: another one each time")
 )
 
 const (
 	soakIdle = time.Minute      // limits.idle_timeout
 	echoPort = 7                // of the server
 	shutPort = 9                // of the server, where nobody listens
-	soakWait = 20 * time.Second // for an answer; what takes longer is lost
+	soakWait = 20 * time.Second // how long a client waits for an answer before it counts as lost
 )
 
 // soak runs a gateway with many clients for an hour (make soak). It records what the clients have seen, and compares
@@ -45,8 +50,8 @@ type soak struct {
 	endsAt   time.Time
 	began    time.Time
 	links    *netlink.Handle // of the devices' namespace
-	lower    netlink.Link    // what all devices are connected by
-	access   *access         // what all lines are connected by
+	lower    netlink.Link    // the interface below those of all devices
+	access   *access         // the interface of all lines
 	control  *control.Client
 	measured *meter
 
@@ -54,25 +59,25 @@ type soak struct {
 	sessions map[string]*clientSession // by the session's identifier
 	actions  map[string]int            // what clients did, how often
 	faults   []string
-	carried  []byte // what the RADIUS server asked for last
+	carried  []byte // the RADIUS server's last request that was answered
 }
 
 // clientSession is a session as its client saw it. Only the client's goroutine uses it, until all clients have ended.
 type clientSession struct {
 	user, id  string
 	began     time.Time
-	traffic   control.Traffic // bytes of IP packets that it sent, and that came
-	uncounted bool            // it also had traffic that it has not counted
+	traffic   control.Traffic // bytes of IP packets that the client sent and received
+	uncounted bool            // the client had further traffic, which it has not counted
 	endedBy   string          // how it ended
 }
 
 // devicesHost is the namespace of all devices at the portal.
 const devicesHost = "devices"
 
-// BenchmarkSoak has clients come, log in, pass traffic, renew their leases, log out, leave without a word and come
-// back, at the portal and on PPPoE lines, beside devices that do odd things. It fails where the daemon grows, where a
-// session is not started and stopped once, where it is counted other bytes than its client has passed, and where an
-// answer is lost.
+// BenchmarkSoak has clients come, log in, send and receive, renew their leases, log out, vanish and come back, at the
+// portal and on PPPoE, beside odd devices. It fails if the daemon's memory or tables grow, if a session is not
+// accounted with one Start and one Stop, if other bytes are counted for it than its client has passed, or if an answer
+// is lost.
 func BenchmarkSoak(b *testing.B) {
 	s := newSoak(b)
 	seed := *soakSeed
@@ -90,11 +95,11 @@ func BenchmarkSoak(b *testing.B) {
 	b.ReportMetric(float64(len(s.sessions)), "sessions")
 }
 
-// newSoak starts the daemon and all that it needs.
+// newSoak starts the daemon, RADIUS servers, and the site that clients visit.
 func newSoak(t testing.TB) *soak {
 	t.Helper()
 	w := newNetwork(t)
-	// The bridge before the gateway and the gateway's own machine have the settings that namespaces begin with.
+	// The hub's netfilter sees the frames of its bridge, as by the kernel's default.
 	w.sh(`ip netns exec $ID-hub sh -ec 'for call in /proc/sys/net/bridge/bridge-nf-call-*; do echo 1 >$call; done'
 ip -n $ID-router addr flush dev lan0; ip -n $ID-router addr add 10.1.0.1/16 dev lan0
 ip -n $ID-server route replace 10.1.0.0/16 via 192.0.2.1`)
@@ -144,7 +149,7 @@ func (s *soak) connect() {
 	must(s.t, err)
 }
 
-// echoes answers datagrams at the server's port for that.
+// echoes has the server answer datagrams at echoPort, and requests of a file at TCP port 8081.
 func (s *soak) echoes() {
 	s.inHost("server", func() error {
 		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: serverAddr.AsSlice(), Port: echoPort})
@@ -152,7 +157,7 @@ func (s *soak) echoes() {
 			return err
 		}
 		s.t.Cleanup(func() { conn.Close() })
-		if err := enlargeBuffers(conn); err != nil { // a busy machine's clients wait for it all at once
+		if err := enlargeBuffers(conn); err != nil { // on a busy machine many clients send at once
 			return err
 		}
 		go func() {
@@ -177,13 +182,13 @@ func (s *soak) echoes() {
 	})
 }
 
-// fileBytes is what clients fetch by TCP now and then.
+// fileBytes is the size of the file that clients fetch by TCP now and then.
 const fileBytes = 30_000
 
-// oddDevices is how many there are: 5 % of all.
+// oddDevices returns the number of odd devices: 5 % of all clients.
 func (s *soak) oddDevices() int { return (*soakDevices + *soakLines) / 19 }
 
-// isOver reports whether the time has come to go.
+// isOver reports whether the soak's time is over.
 func (s *soak) isOver() bool { return !time.Now().Before(s.endsAt) }
 
 // run has all clients come and go until the end.
@@ -212,7 +217,7 @@ func (s *soak) run(seed uint64) {
 	meter.finish()
 }
 
-// endAll ends all sessions, and the daemon once it has told of that.
+// endAll ends all sessions, waits until the RADIUS server has been told, and ends the daemon.
 func (s *soak) endAll() {
 	s.t.Helper()
 	_, err := s.control.Logout(s.t.Context(), control.LogoutRequest{All: true})
@@ -234,7 +239,7 @@ func (s *soak) countAction(label string) {
 	s.actions[label]++
 }
 
-// fault says at once what went wrong, and that it did.
+// fault prints what went wrong and fails the benchmark, which goes on.
 func (s *soak) fault(format string, args ...any) {
 	text := fmt.Sprintf("minute %.1f: "+format, append([]any{time.Since(s.began).Minutes()}, args...)...)
 	s.mu.Lock()
@@ -247,11 +252,11 @@ func (s *soak) fault(format string, args ...any) {
 	s.t.Error(text)
 }
 
-// sessionOf returns the life that a client at an address has now, new where its session is.
+// sessionOf returns the session that a client at an address has now, and records it if it is new.
 func (s *soak) sessionOf(addr netip.Addr, user string) (*clientSession, error) {
 	var one control.Session
 	var err error
-	for range 100 { // the answer to the client may be first
+	for range 100 { // the client may be answered before the daemon lists the session
 		one, err = s.control.Session(s.t.Context(), addr)
 		if err == nil && one.ID != "" && one.State == session.Authenticated {
 			break

@@ -1,3 +1,5 @@
+// Clients at the portal in the soak test (soak_test.go). All devices share one namespace, devicesHost.
+
 package main
 
 import (
@@ -33,7 +35,7 @@ type device struct {
 	name  string // of the interface
 	link  netlink.Link
 	addr  netip.Addr
-	renew time.Time // when its lease is half over
+	renew time.Time // when half of its lease is over
 }
 
 // plug connects the device, without an address.
@@ -138,7 +140,7 @@ func (d *device) useLease(ack *dhcpv4.DHCPv4) error {
 	return d.links.RouteReplace(far)
 }
 
-// renewLease renews the lease: with the server that it is from, or, as when that does not answer, with any.
+// renewLease renews the lease with its server or, with rebind, with any, as if its server did not answer.
 func (d *device) renewLease(rebind bool) error {
 	to := &net.UDPAddr{IP: net.IPv4(10, 1, 0, 1), Port: 67}
 	if rebind {
@@ -161,7 +163,8 @@ func (d *device) renewLease(rebind bool) error {
 	return d.useLease(ack)
 }
 
-// release gives the address back and goes: a device that still answers keeps it.
+// release gives the address back and disconnects: the gateway would not take the address from a device that still
+// answers.
 func (d *device) release() error {
 	m, err := dhcpv4.New(dhcpv4.WithMessageType(dhcpv4.MessageTypeRelease), dhcpv4.WithHwAddr(d.mac),
 		dhcpv4.WithClientIP(d.addr.AsSlice()), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 1, 0, 1))))
@@ -177,7 +180,7 @@ func (d *device) release() error {
 	return err
 }
 
-// bound makes a socket the device's own.
+// bound binds a socket to the device's interface.
 func (d *device) bound(_, _ string, raw syscall.RawConn) (err error) {
 	if bad := raw.Control(func(fd uintptr) {
 		broadcast := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
@@ -266,7 +269,7 @@ func (v *portalConn) requestForm(path string) (token string, err error) {
 	return m[1], nil
 }
 
-// logIn fills in the portal's form, unless the device is logged in already, and returns the form's answer.
+// logIn submits the portal's form, unless the device is logged in already, and returns the HTTP status.
 func (d *device) logIn(user, password string) (status int, err error) {
 	v, err := d.connectPortal()
 	if err != nil {
@@ -281,7 +284,7 @@ func (d *device) logIn(user, password string) (status int, err error) {
 	return status, err
 }
 
-// logOut fills in the status page's form.
+// logOut submits the form of the status page.
 func (d *device) logOut(user string) error {
 	v, err := d.connectPortal()
 	if err != nil {

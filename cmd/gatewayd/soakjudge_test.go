@@ -1,3 +1,6 @@
+// The end of the soak test (soak_test.go): what clients have seen is compared with what the daemon and the RADIUS
+// servers say. TestSoakFindsFaults shows that the comparison finds faults.
+
 package main
 
 import (
@@ -11,22 +14,22 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// How much growth is none. The heap's goal is twice what Go's collector finds in use: a session that leaves 100 bytes
-// behind makes it grow by 5 % of 40 MB in 50 minutes of 10,000 sessions. All memory also has what the collector has
-// freed and not given back yet, which made it grow by 4 % where the goal did not.
+// The growth that is allowed. The heap's goal is twice the memory that Go's collector finds in use: in 50 minutes with
+// 10,000 sessions it grows by 5 % of 40 MB if each session leaks 100 bytes. The process's memory also has what the
+// collector has freed and not returned yet, by which it grew by 4 % while the goal did not.
 const (
-	memoryGrowth = 0.05 // of all memory's mean
-	countGrowth  = 3    // file descriptors and threads
-	tableGrowth  = 0.10 // of a table's entries, and
-	tableEntries = 50   // besides: odd devices come with what they make up
+	memoryGrowth = 0.05 // part of the mean of all memory
+	countGrowth  = 3    // file descriptors, or threads
+	tableGrowth  = 0.10 // part of the mean of a table's entries
+	tableEntries = 50   // entries besides, which odd devices make up
 )
 
-// reportFaults fails the benchmark for whatever the daemon did wrong.
+// reportFaults fails the benchmark for each figure that grew, each wrong account and each error in the log.
 func (s *soak) reportFaults() {
 	for _, label := range slices.Sorted(maps.Keys(s.actions)) {
 		fmt.Printf("%6d %s\n", s.actions[label], label)
 	}
-	for _, text := range slices.Concat(s.measured.flat(), s.accountingFaults(s.acct.accounting(""))) {
+	for _, text := range slices.Concat(s.measured.growthFaults(), s.accountingFaults(s.acct.accounting(""))) {
 		s.fault("%s", text)
 	}
 	for line := range strings.Lines(s.daemon.output()) {
@@ -37,8 +40,8 @@ func (s *soak) reportFaults() {
 	fmt.Printf("%d sessions, %d faults\n", len(s.sessions), len(s.faults))
 }
 
-// flat returns what the daemon held more and more of.
-func (m *meter) flat() (faults []string) {
+// growthFaults returns the figures that grew more than is allowed.
+func (m *meter) growthFaults() (faults []string) {
 	if len(m.minutes) < 2*warmUpMinutes {
 		fmt.Printf("%d minutes are too few to say whether memory is flat\n", len(m.minutes))
 		return nil
@@ -63,7 +66,7 @@ func (m *meter) flat() (faults []string) {
 	return faults
 }
 
-// accountingFaults returns what the accounting server was told that clients have not done.
+// accountingFaults returns where the accounting server's records differ from the sessions as their clients saw them.
 func (s *soak) accountingFaults(records []record) (faults []string) {
 	find := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	all := map[string][]record{}
@@ -100,14 +103,14 @@ func (s *soak) accountingFaults(records []record) (faults []string) {
 	return faults
 }
 
-// covers reports whether a client may be counted other counts than its own: it had traffic that it did not count.
+// covers reports whether counts other than the client's own may be right, because it had traffic that it did not count.
 func (l *clientSession) covers(c control.Traffic) bool {
 	all := l.traffic.UpBytes + l.traffic.DownBytes + mostUncounted
 	return l.uncounted && c.UpBytes >= l.traffic.UpBytes && c.DownBytes >= l.traffic.DownBytes &&
 		c.UpBytes+c.DownBytes <= all
 }
 
-// mostUncounted is what a client passes at most that it does not count: some files and refused datagrams.
+// mostUncounted is the largest traffic that a client has and does not count, bytes: some files and refused datagrams.
 const mostUncounted = 20 * 2 * fileBytes
 
 // TestSoakFindsFaults: the checks of BenchmarkSoak find leaks, sessions that were reported twice, half or not at all,
@@ -129,16 +132,16 @@ func TestSoakFindsFaults(t *testing.T) {
 		uncounted bool
 		found     int
 	}{
-		"as it was":        {reports: []record{start, reports("1", "Interim-Update", "50"), stop}},
-		"started twice":    {reports: []record{start, start, stop}, found: 1},
-		"never stopped":    {reports: []record{start}, found: 1},
-		"updated after it": {reports: []record{start, stop, reports("1", "Interim-Update", "100")}, found: 1},
-		"not at all":       {found: 1},
-		"of nobody": {
+		"right":                 {reports: []record{start, reports("1", "Interim-Update", "50"), stop}},
+		"started twice":         {reports: []record{start, start, stop}, found: 1},
+		"never stopped":         {reports: []record{start}, found: 1},
+		"updated after the end": {reports: []record{start, stop, reports("1", "Interim-Update", "100")}, found: 1},
+		"not at all":            {found: 1},
+		"of no client": {
 			reports: []record{start, stop, reports("2", "Start", "0"), reports("2", "Stop", "0")}, found: 1},
-		"too much":            {reports: []record{start, reports("1", "Stop", "101")}, found: 1},
-		"more, as it must be": {reports: []record{start, reports("1", "Stop", "101")}, uncounted: true},
-		"less than it must":   {reports: []record{start, reports("1", "Stop", "99")}, uncounted: true, found: 1},
+		"too many bytes":               {reports: []record{start, reports("1", "Stop", "101")}, found: 1},
+		"more, with uncounted traffic": {reports: []record{start, reports("1", "Stop", "101")}, uncounted: true},
+		"less, with uncounted traffic": {reports: []record{start, reports("1", "Stop", "99")}, uncounted: true, found: 1},
 	} {
 		s := &soak{sessions: map[string]*clientSession{
 			"1": {id: "1", traffic: control.Traffic{UpBytes: 100}, uncounted: c.uncounted}}}
@@ -147,7 +150,7 @@ func TestSoakFindsFaults(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		mb, fds float64 // a minute
+		mb, fds float64 // growth in a minute
 		found   int
 	}{"flat": {}, "falls": {mb: -1, fds: -1}, "leaks memory": {mb: 0.05, found: 1}, "leaks files": {fds: 0.1, found: 1}} {
 		m := &meter{}
@@ -156,7 +159,7 @@ func TestSoakFindsFaults(t *testing.T) {
 			m.minutes = append(
 				m.minutes, figures{"PSS MB": 40, "heap goal MB": 13 + c.mb*level, "fds": 100 + c.fds*level, "objects": level})
 		}
-		if got := m.flat(); len(got) != c.found {
+		if got := m.growthFaults(); len(got) != c.found {
 			t.Errorf("%s: found %q", name, got)
 		}
 	}

@@ -1,3 +1,6 @@
+// The meter of the soak test (soak_test.go): it samples figures of the daemon and the kernel, such as memory and table
+// sizes.
+
 package main
 
 import (
@@ -23,7 +26,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// What is looked at, and what is a minute of it.
+// How often a meter samples the figures, and how often it prints their medians.
 const (
 	sampleEach = 5 * time.Second
 	lineEach   = time.Minute
@@ -40,6 +43,7 @@ type meter struct {
 	minutes []figures // medians
 }
 
+// meter starts a meter.
 func (s *soak) meter() *meter {
 	m := &meter{s: s, stop: make(chan struct{})}
 	s.measured = m
@@ -47,7 +51,7 @@ func (s *soak) meter() *meter {
 	return m
 }
 
-// finish stops looking.
+// finish stops the meter.
 func (m *meter) finish() { close(m.stop); m.working.Wait() }
 
 func (m *meter) run() {
@@ -60,7 +64,7 @@ func (m *meter) run() {
 		}
 		f, err := m.s.readFigures()
 		if err != nil {
-			m.s.fault("looking at the daemon: %v", err)
+			m.s.fault("reading the daemon's figures: %v", err)
 			return
 		}
 		samples = append(samples, f)
@@ -76,7 +80,7 @@ func (m *meter) run() {
 	}
 }
 
-// medians is the median of each figure.
+// medians returns the median of each figure.
 func medians(samples []figures) figures {
 	out := figures{}
 	for name := range samples[0] {
@@ -90,7 +94,8 @@ func medians(samples []figures) figures {
 	return out
 }
 
-// readFigures reads what the daemon uses and holds.
+// readFigures reads the daemon's memory, files and CPU time, the number of its sessions and clients, and the kernel's
+// number of connections.
 func (s *soak) readFigures() (figures, error) {
 	f := figures{}
 	dir := fmt.Sprintf("/proc/%d/", s.daemon.cmd.Process.Pid)
@@ -135,7 +140,7 @@ func (s *soak) readFigures() (figures, error) {
 	})
 }
 
-// cpuSeconds is what a process has used.
+// cpuSeconds returns the CPU time that a process has used.
 func cpuSeconds(pid int) (float64, error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -145,7 +150,8 @@ func cpuSeconds(pid int) (float64, error) {
 	return used.CPUTime(), err
 }
 
-// fields reads numbers at the beginning of lines of a file of the kernel's.
+// fields reads lines of a word and a number from one of the kernel's files. names has the figure for each word; numbers
+// are multiplied by unit.
 func (f figures) fields(path string, names map[string]string, unit float64) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -165,7 +171,7 @@ func (f figures) fields(path string, names map[string]string, unit float64) erro
 	return nil
 }
 
-// runtimeFigures are metrics of Go's runtime, and what they are called here.
+// runtimeFigures are metrics of Go's runtime, and their figures' names.
 var runtimeFigures = map[string]string{
 	"go_memstats_heap_alloc_bytes": "heap MB", "go_memstats_next_gc_bytes": "heap goal MB",
 	"go_memstats_heap_inuse_bytes": "heap in use MB",
@@ -173,7 +179,7 @@ var runtimeFigures = map[string]string{
 	"go_memstats_stack_inuse_bytes": "stacks MB", "go_goroutines": "goroutines", "go_memstats_heap_objects": "objects",
 }
 
-// metrics reads what the daemon tells Prometheus of Go's runtime.
+// metrics reads the daemon's metrics of Go's runtime, as Prometheus does.
 func (s *soak) metrics(f figures) error {
 	var conn net.Conn
 	if err := s.inHostErr("router", func() (err error) {
@@ -210,8 +216,7 @@ func (s *soak) metrics(f figures) error {
 	return nil
 }
 
-// tables counts the entries of the data path's tables, but for those that have a place for each address, and the bytes
-// of the state's files.
+// tables counts the entries of the data path's eBPF maps, except arrays, and the bytes of the state's files.
 func (s *soak) tables(f figures) {
 	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", s.daemon.cmd.Process.Pid))
 	if err != nil || len(infos) == 0 {
@@ -221,7 +226,7 @@ func (s *soak) tables(f figures) {
 	for _, info := range infos {
 		current := figures{}
 		if current.fields(info, map[string]string{"map_id:": "id"}, 1) != nil || current["id"] == 0 {
-			continue // no table, or closed meanwhile
+			continue // not a map, or closed meanwhile
 		}
 		if m, err := ebpf.NewMapFromID(ebpf.MapID(current["id"])); err == nil {
 			if mapInfo, err := m.Info(); err == nil && keyed[m.Type()] != "" {
@@ -238,14 +243,14 @@ func (s *soak) tables(f figures) {
 	})
 }
 
-// keyed is what kinds of tables are called whose entries come and go. A cache has its memory from the start and fills
-// up: the kernel forgets what was used longest ago.
+// keyed has the kinds of maps whose entries come and go, with their names in figures. A cache fills up, with memory
+// that it has from the start: the kernel then replaces the entry that was used longest ago.
 var keyed = map[ebpf.MapType]string{
 	ebpf.Hash: "table", ebpf.PerCPUHash: "table", ebpf.LPMTrie: "table", ebpf.HashOfMaps: "table",
 	ebpf.LRUHash: "cache", ebpf.LRUCPUHash: "cache",
 }
 
-// entries counts a table's keys, while others come and go.
+// entries counts a map's keys, approximately: others may be added or removed meanwhile.
 func entries(m *ebpf.Map) (n int) {
 	var key any // nil: the first one
 	for n < int(m.MaxEntries()) {
@@ -278,10 +283,10 @@ func (m *meter) print(f figures) {
 	m.s.mu.Unlock()
 }
 
-// warmUpMinutes is when the daemon is expected to have what it holds of so many clients.
+// warmUpMinutes is the minute from which on the daemon's memory and tables are expected not to grow.
 const warmUpMinutes = 10
 
-// growth is how much a figure grew from minute settled to the end, by a line through the minutes, and its mean.
+// growth returns how much a figure grew from warmUpMinutes to the end, by linear regression, and its mean.
 func (m *meter) growth(name string) (grown, mean float64) {
 	var at, current []float64
 	for i, f := range m.minutes[warmUpMinutes:] {

@@ -1,3 +1,5 @@
+// What clients of the soak test (soak_test.go) send now and then: wrong, odd and forged packets.
+
 package main
 
 import (
@@ -28,7 +30,7 @@ type oddDevice struct {
 	router      net.HardwareAddr // the gateway's, on the LAN
 }
 
-// beOdd is one odd device until the end.
+// beOdd has an odd device misbehave until the end.
 func (s *soak) beOdd(slot int, r *rand.Rand) {
 	mac := net.HardwareAddr{2, 0x50, 3, 0, 0, byte(slot)}
 	o := &oddDevice{device: device{soak: s, r: r, slot: *soakDevices + 1 + slot, mac: mac}}
@@ -56,7 +58,7 @@ func (s *soak) beOdd(slot int, r *rand.Rand) {
 		}
 		s.sleep(r, 2*time.Second)
 		if time.Now().After(o.renew) {
-			if err := o.renewLease(false); err != nil { // as by a device that has forgotten its address
+			if err := o.renewLease(false); err != nil { // the device then begins without its address
 				o.addr = netip.Addr{}
 				_ = o.lease(netip.Addr{})
 			}
@@ -125,7 +127,7 @@ func (o *oddDevice) damagedDHCP() error {
 	return o.frame(broadcast, o.mac, 0x0800, datagram([4]byte{}, [4]byte{255, 255, 255, 255}, 68, 67, b))
 }
 
-// decline leases an address, as another device behind this one, and says that somebody else has it.
+// decline leases an address as another device behind this one, and declines it, as if somebody else used it.
 func (o *oddDevice) decline() error {
 	if time.Since(o.lastDecline) < time.Minute {
 		return fmt.Errorf("not again yet")
@@ -156,7 +158,7 @@ func (o *oddDevice) decline() error {
 	return err
 }
 
-// spoof sends a datagram from an address of somebody else: a client that is logged in, none, or one of another network.
+// spoof sends a datagram with a source address that is not its own: that of a client, of nobody, or of another network.
 func (o *oddDevice) spoof() error {
 	n := byte(o.r.IntN(256))
 	from := [][4]byte{{10, 1, 32 + n%2, byte(o.r.IntN(256))}, {10, 1, 250, n}, {10, 1, 0, 1}, {198, 51, 100, n}, {127, 0,
@@ -173,7 +175,7 @@ func (o *oddDevice) spoofARP() error {
 	return o.frame(broadcast, o.mac, 0x0806, append(append(arp, sender...), target...))
 }
 
-// garbage sends the portal what is no HTTP, and then ends the connection in one of several ways.
+// garbage sends the portal random bytes instead of HTTP, and ends the connection in one of several ways.
 func (o *oddDevice) garbage() error {
 	to := []string{portalAddr, "10.1.0.1:8443", "10.1.0.1:80", "192.0.2.2:80", "10.1.0.1:53"}[o.r.IntN(5)]
 	conn, err := o.dial("tcp4", to)
@@ -199,7 +201,7 @@ func (o *oddDevice) garbage() error {
 	return nil
 }
 
-// cutTLS breaks a TLS connection off, before, while or after it is agreed on.
+// cutTLS breaks off a TLS connection before, during or after its handshake.
 func (o *oddDevice) cutTLS() error {
 	conn, err := o.dial("tcp4", "10.1.0.1:8443")
 	if err != nil {
@@ -235,7 +237,7 @@ func (o *oddDevice) guess() error {
 	return err
 }
 
-// halfForm sends a part of a login, and goes.
+// halfForm sends a part of a login form, and closes the connection.
 func (o *oddDevice) halfForm() error {
 	v, err := o.connectPortal()
 	if err != nil {
@@ -260,19 +262,19 @@ func (o *oddDevice) icmpError() error {
 	return o.frame(o.router, o.mac, 0x0800, ipv4Packet(from, to, layers.IPProtocolICMPv4, original))
 }
 
-// line sends the concentrator frames that lead nowhere.
+// line sends the PPPoE concentrator frames that begin no session.
 func (o *oddDevice) line() error {
 	asked := []pppoe.Tag{{Type: pppoe.ServiceName}, {Type: pppoe.HostUniq, Value: make([]byte, o.r.IntN(64))}}
 	f := pppoe.Frame{To: pppoe.Broadcast, From: pppoe.MAC(o.mac), Code: pppoe.PADI, Tags: asked}
 	session := uint16(1 + o.r.IntN(200))
 	switch o.r.IntN(4) {
 	case 0:
-	case 1: // asks for a session with a cookie that nobody has sent
+	case 1: // asks for a session with a made-up cookie
 		f.To, f.Code = pppoe.MAC(o.router), pppoe.PADR
 		f.Tags = append(f.Tags, pppoe.Tag{Type: pppoe.ACCookie, Value: make([]byte, 16)})
 	case 2: // ends a session of somebody else
 		f.To, f.Code, f.Session, f.Tags = pppoe.MAC(o.router), pppoe.PADT, session, nil
-	case 3: // talks in one
+	case 3: // sends a frame in a session of somebody else
 		lcp := o.damage([]byte{0xc0, 0x21, 1, 1, 0, 8, 3, 4, 0xc0, 0x23})
 		f = pppoe.Frame{To: pppoe.MAC(o.router), From: pppoe.MAC(o.mac), Session: session, PPP: lcp}
 	}
@@ -284,7 +286,7 @@ func (o *oddDevice) line() error {
 	return err
 }
 
-// names asks the resolver, in order or not.
+// names sends the resolver queries, also damaged ones.
 func (o *oddDevice) names() error {
 	conn, err := o.dial("udp4", "10.1.0.1:53")
 	if err != nil {
@@ -339,7 +341,7 @@ func ipv4Packet(from, to [4]byte, proto layers.IPProtocol, content []byte) []byt
 	return b.Bytes()
 }
 
-// unreachable returns an ICMP message that says of a packet that nobody listens at its port.
+// unreachable returns an ICMP error "port unreachable" about a packet.
 func unreachable(original []byte) []byte {
 	b := gopacket.NewSerializeBuffer()
 	kind := layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodePort)

@@ -1,3 +1,6 @@
+// What the RADIUS server and hosts outside send to the gateway in the soak test (soak_test.go), and the portal's
+// certificate.
+
 package main
 
 import (
@@ -21,16 +24,16 @@ import (
 	"layeh.com/radius/rfc2869"
 )
 
-// certificate makes the portal's, signed by itself.
+// certificate makes the portal's certificate, signed by itself.
 func (w *world) certificate() {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	must(w.t, err)
-	of := &x509.Certificate{
+	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: portalName}, DNSNames: []string{portalName},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(crand.Reader, of, of, &key.PublicKey, key)
+	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
 	must(w.t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	must(w.t, err)
@@ -41,11 +44,11 @@ func (w *world) certificate() {
 	}
 }
 
-// changes is a RADIUS server's request: to end a session, or to end it after so many seconds.
+// changes returns a RADIUS server's request to end a session or, with seconds, to set its Session-Timeout.
 func (w *world) changes(code radius.Code, id string, seconds int) []byte {
 	p := radius.New(code, []byte(w.Secret))
 	_ = rfc2866.AcctSessionID_SetString(p, id)
-	if id < "f" { // without, a request is remembered for a day
+	if id < "f" { // most requests; gatewayd remembers one without a timestamp for a day
 		_ = rfc2869.EventTimestamp_Set(p, time.Now())
 	}
 	if seconds > 0 {
@@ -56,7 +59,8 @@ func (w *world) changes(code radius.Code, id string, seconds int) []byte {
 	return b
 }
 
-// asksFor sends a request as the RADIUS server until it is answered, and returns an error unless it is carried out.
+// asksFor sends a request as the RADIUS server until it is answered, and returns an error unless gatewayd carries it
+// out.
 func (s *soak) asksFor(request []byte) error {
 	conn, err := s.asServer()
 	if err != nil {
@@ -94,8 +98,8 @@ func (s *soak) asServer() (conn net.Conn, err error) {
 	return conn, err
 }
 
-// oddServer has the RADIUS server and hosts outside send what they should not: requests again, forged, old and damaged
-// ones, and ICMP errors and datagrams to the gateway's address.
+// oddServer sends, as the RADIUS server, requests that were carried out already, forged ones, damaged ones and ones
+// about no session, and, as hosts outside, datagrams and ICMP errors to the gateway's address.
 func (s *soak) oddServer(r *rand.Rand) {
 	for !s.isOver() {
 		s.sleep(r, 4*time.Second)
@@ -104,9 +108,9 @@ func (s *soak) oddServer(r *rand.Rand) {
 			s.fault("a server's socket: %v", err)
 			return
 		}
-		request := s.changes(radius.CodeDisconnectRequest, fmt.Sprintf("%016x", r.Uint64()), 0) // of no session
+		request := s.changes(radius.CodeDisconnectRequest, fmt.Sprintf("%016x", r.Uint64()), 0) // about no session
 		switch r.IntN(4) {
-		case 0: // what was carried out, once more
+		case 0: // a request that was carried out
 			s.mu.Lock()
 			if s.carried != nil {
 				request = s.carried
@@ -132,8 +136,8 @@ func (s *soak) oddServer(r *rand.Rand) {
 	}
 }
 
-// outsideNoise sends the gateway a datagram that nobody waits for, and an ICMP error about one that was never sent:
-// clients have higher ports.
+// outsideNoise sends the gateway a datagram to a port where nobody listens, and an ICMP error about a datagram that was
+// never sent: its source port is lower than clients' ports.
 func outsideNoise(r *rand.Rand) error {
 	conn, err := net.Dial("udp4", fmt.Sprintf("192.0.2.1:%d", 1024+r.IntN(60000)))
 	if err != nil {

@@ -1,3 +1,5 @@
+// Visits in the soak test (soak_test.go): a client comes, logs in, sends, and leaves in one of several ways.
+
 package main
 
 import (
@@ -31,9 +33,9 @@ func (s *soak) probeAdmitted(r *rand.Rand) {
 		l.traffic.DownPackets)
 }
 
-// comeAndGo is one client at the portal after the other: some devices of a user.
+// comeAndGo has the devices of a user visit one after the other until the end.
 func (s *soak) comeAndGo(slot int, r *rand.Rand) {
-	addrs := [3]netip.Addr{} // that each device had
+	addrs := [3]netip.Addr{} // the last address of each device
 	s.sleep(r, 30*time.Second)
 	for !s.isOver() {
 		n := r.IntN(len(addrs))
@@ -45,7 +47,7 @@ func (s *soak) comeAndGo(slot int, r *rand.Rand) {
 	}
 }
 
-// arrive connects a device and logs it in, where it is not logged in still.
+// arrive connects a device and logs it in, unless it is still logged in.
 func (d *device) arrive(user string, before netip.Addr) (*clientSession, error) {
 	if err := d.plug(); err != nil {
 		return nil, err
@@ -90,8 +92,8 @@ func (d *device) runVisit(user string, before netip.Addr) error {
 	}
 }
 
-// sendUntil has the device send datagrams until a time, each some time after the answer of the former, and renew its
-// lease. Where it is restless it does other things between.
+// sendUntil has the device send datagrams until a time, each a pause after the answer to the one before, and renew its
+// lease. If it is restless, it also does other things in between.
 func (d *device) sendUntil(l *clientSession, until time.Time, pause time.Duration, restless bool) {
 	conn, err := d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, echoPort))
 	if err != nil {
@@ -126,7 +128,7 @@ func (d *device) sendUntil(l *clientSession, until time.Time, pause time.Duratio
 // actRandomly does one of the things that devices do now and then, and returns the socket to go on with.
 func (d *device) actRandomly(l *clientSession, conn net.Conn) (net.Conn, error) {
 	switch n := d.r.IntN(600); {
-	case n < 2: // the power fails; the device begins anew, with its address
+	case n < 2: // the power fails; the device asks for its address again
 		d.countAction("power cycle")
 		conn.Close()
 		before := d.addr
@@ -142,11 +144,11 @@ func (d *device) actRandomly(l *clientSession, conn net.Conn) (net.Conn, error) 
 			return conn, err
 		}
 		return d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, echoPort))
-	case n < 3: // a connection
+	case n < 3: // a TCP connection
 		d.countAction("download")
 		l.uncounted = true
 		return conn, d.download()
-	case n < 4: // a port that refuses, from which an ICMP error comes
+	case n < 4: // a port where nobody listens, which answers with an ICMP error
 		d.countAction("refused datagram")
 		l.uncounted = true
 		if other, err := d.dial("udp4", fmt.Sprintf("%s:%d", serverAddr, shutPort)); err == nil {
@@ -179,7 +181,7 @@ func (d *device) download() error {
 	return err
 }
 
-// endSession ends a device's session in one of many ways, and reports whether the device is there still.
+// endSession ends a device's session in one of many ways, and reports whether the device is still connected.
 func (d *device) endSession(l *clientSession) (still bool, err error) {
 	ways := [...]string{"log out", "log out", "log out and release", "release", "vanish", "vanish for long", "disconnect",
 		"time is up", "sent away"}
@@ -235,7 +237,7 @@ func (d *device) endedByServer(l *clientSession, request []byte) error {
 	return nil
 }
 
-// dialAndHangUp is one client on a PPPoE line after the other.
+// dialAndHangUp has a PPPoE client dial, send and hang up, again and again until the end.
 func (s *soak) dialAndHangUp(slot int, r *rand.Rand) {
 	mac := pppoe.MAC{2, 0x50, 2, 0, byte(slot >> 8), byte(slot)}
 	s.sleep(r, 10*time.Second)
@@ -272,7 +274,7 @@ func (s *soak) endLine(line *subscriber, l *clientSession, addr netip.Addr, r *r
 		line.vanish()
 	case "line vanishes":
 		line.vanish()
-	case "line loses power": // the client dials again at once, and its former session ends so
+	case "line loses power": // the client dials again at once, which ends its former session
 		line.vanish()
 		return
 	case "line is disconnected":

@@ -16,6 +16,7 @@ import (
 
 func statusCommand(socket *string) *cobra.Command {
 	var asJSON bool
+	var network string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the daemon's state: clients by state, traffic, dropped packets by reason",
@@ -24,7 +25,8 @@ func statusCommand(socket *string) *cobra.Command {
 			"path began, also of those that have gone. docs/gateway-reference.md (What is counted) defines all counters.\n" +
 			"The line \"data path\" says who forwards. Of ebpf: redirect; stack, and why; closed, while programs are missing " +
 			"or\n" +
-			"forwarding is off; detached, after `gatewayd detach --force` under the daemon.",
+			"forwarding is off; detached, after `gatewayd detach --force` under the daemon. Of several networks there is a\n" +
+			"line for each, and --network shows the rest of one.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)
@@ -34,6 +36,13 @@ func statusCommand(socket *string) *cobra.Command {
 			s, err := c.Status(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if network != "" {
+				i := slices.IndexFunc(s.Networks, func(n control.Status) bool { return n.Network == network })
+				if i < 0 {
+					return fmt.Errorf("the daemon has no network %q", network)
+				}
+				s = s.Networks[i]
 			}
 			if asJSON {
 				enc := json.NewEncoder(stdout)
@@ -46,6 +55,7 @@ func statusCommand(socket *string) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&network, "network", "", "of this network alone, of several")
 	return cmd
 }
 
@@ -54,11 +64,7 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 		fmt.Fprintf(w, "%-10s  %s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("gatewayd", "%s, process %d, for %s", s.Version, s.PID, humanDuration(now.Sub(s.Since)))
-	reason := ""
-	if s.Why != "" {
-		reason = " (" + s.Why + ")"
-	}
-	line("data path", "%s%s, from %s to %s", s.Datapath, reason, s.LAN, s.WAN)
+	writePath(line, s)
 	if s.NAT != "" {
 		line("nat", "%s", s.NAT)
 	}
@@ -92,6 +98,38 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 		line("set aside", "%s, which no RADIUS server confirms", counted(s.Aside, "accounting event", "accounting events"))
 	}
 	writeAllCounts(w, s)
+}
+
+// writePath describes the data path or, with several networks, that of each.
+func writePath(line func(name, format string, args ...any), s control.Status) {
+	from := s.LAN
+	if len(s.Networks) > 0 {
+		from = counted(len(s.Networks), "network", "networks")
+	}
+	line("data path", "%s%s, from %s to %s", s.Datapath, because(s.Why), from, s.WAN)
+	for _, n := range s.Networks {
+		line("network", "%s", networkLine(n))
+	}
+}
+
+// because returns a reason in parentheses; "" for none.
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return " (" + plain(why, 400) + ")"
+}
+
+// networkLine describes one of several networks.
+func networkLine(n control.Status) string {
+	clients := 0
+	for _, of := range n.Sessions {
+		clients += of
+	}
+	loggedIn := n.Sessions[control.States[len(control.States)-1]]
+	return fmt.Sprintf("%-15s  %-15s  %s, %d logged in, up %s, down %s; %s%s", n.Network, n.LAN,
+		counted(clients, "client", "clients"), loggedIn, humanBytes(n.Traffic.UpBytes),
+		humanBytes(n.Traffic.DownBytes), n.Datapath, because(n.Why))
 }
 
 // writeIPv6 describes what clients have of IPv6.

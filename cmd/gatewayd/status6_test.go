@@ -1,3 +1,5 @@
+// Tests of what gatewayd status and sessions print of IPv6 and of several networks. must fails the test on an error.
+
 package main
 
 import (
@@ -9,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// TestStatusOfIPv6: lines say how many addresses clients have, how they got them, and how long the provider's prefixes
-// are good for.
+// TestStatusOfIPv6: gatewayd status says how many IPv6 addresses clients have, how they got them, and how long the
+// provider's prefixes are valid.
 func TestStatusOfIPv6(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var b strings.Builder
@@ -35,7 +37,7 @@ func TestStatusOfIPv6(t *testing.T) {
 	}
 }
 
-// TestSessionsShowAllAddresses: a client's row is followed by its IPv6 addresses.
+// TestSessionsShowAllAddresses: in gatewayd sessions a client's IPv6 addresses follow its row.
 func TestSessionsShowAllAddresses(t *testing.T) {
 	var b strings.Builder
 	show := tableWriter(&b, time.Now(), nil)
@@ -45,6 +47,21 @@ func TestSessionsShowAllAddresses(t *testing.T) {
 	lines := strings.Split(b.String(), "\n")
 	if len(lines) != 6 || !strings.HasPrefix(lines[1], "10.1.0.9 ") || lines[2] != "  2001:db8:1::7e3b" ||
 		lines[3] != "  fe80::1" || !strings.HasPrefix(lines[4], "10.1.0.10 ") {
+		t.Errorf("shown is\n%s", b.String())
+	}
+}
+
+// TestSessionsOfNetworks: where gatewayd has several networks, a client's row begins with its network, and the lines
+// below it are indented by the width of that column.
+func TestSessionsOfNetworks(t *testing.T) {
+	var b strings.Builder
+	must(t, tableWriter(&b, time.Now(), nil)(control.Session{Network: "guests", Addr: netip.MustParseAddr("10.1.0.9"),
+		Further:   []netip.Addr{netip.MustParseAddr("2001:db8:1::9")},
+		Delegated: []netip.Prefix{netip.MustParsePrefix("2001:db8:200::/64")}}))
+	lines := strings.Split(b.String(), "\n")
+	if len(lines) != 5 || !strings.HasPrefix(lines[0], "NETWORK          ADDRESS ") ||
+		!strings.HasPrefix(lines[1], "guests           10.1.0.9 ") ||
+		lines[2] != strings.Repeat(" ", 19)+"2001:db8:1::9" || lines[3] != strings.Repeat(" ", 19)+"2001:db8:200::/64" {
 		t.Errorf("shown is\n%s", b.String())
 	}
 }

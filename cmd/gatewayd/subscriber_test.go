@@ -1,3 +1,6 @@
+// PPPoE clients of the tests (subscriber), which are parts of the test's process, and the interface of a client's host
+// by which they send (access).
+
 package main
 
 import (
@@ -23,7 +26,8 @@ import (
 	"github.com/gateweigh/gateweigh/ppp/pppoe"
 )
 
-// access is the link of PPPoE clients: a client's interface, with packet sockets for discovery and for sessions.
+// access is the interface of a client's host by which PPPoE clients of this process send, with packet sockets for
+// discovery and for sessions.
 type access struct {
 	dev     *net.Interface
 	sockets [2]*packet.Conn
@@ -39,7 +43,7 @@ type subscriber struct {
 	mac  pppoe.MAC
 	cfg  ppp.Config
 	uniq []byte
-	tags []pppoe.Tag // of its access node
+	tags []pppoe.Tag // that an access node adds to its discovery
 
 	mu         sync.Mutex // guards what follows
 	server     pppoe.MAC
@@ -51,21 +55,21 @@ type subscriber struct {
 	opened     int
 	endReason  error
 	ended      bool
-	gotPADT    bool // a PADT came
-	packet     chan []byte
-	tun        *os.File // of the host, once it has one
+	gotPADT    bool        // a PADT came
+	packet     chan []byte // IP packets that came, for ping; the host's if it has tun
+	tun        *os.File    // the host's device for the session's packets, see route; nil: it has none
 }
 
 var _ ppp.Handler = (*subscriber)(nil)
 
-// subscriber makes a client with its interface's hardware address. It ends with the test.
+// subscriber returns a PPPoE client with the MAC address of the host's interface. It ends with the test.
 func (c *client) subscriber(cfg ppp.Config) *subscriber {
 	c.w.t.Helper()
 	a := c.access()
 	return a.subscriber(c.w.t, pppoe.MAC(a.dev.HardwareAddr), cfg)
 }
 
-// subscriber adds a client with a hardware address of its own.
+// subscriber adds a PPPoE client with a MAC address.
 func (a *access) subscriber(t testing.TB, mac pppoe.MAC, cfg ppp.Config) *subscriber {
 	s := &subscriber{t: t, access: a, mac: mac, cfg: cfg, uniq: mac[:], packet: make(chan []byte, 64)}
 	a.mu.Lock()
@@ -121,7 +125,7 @@ func (c *client) access() *access {
 	return a
 }
 
-// subscribers returns the clients there are.
+// subscribers returns all clients.
 func (a *access) subscribers() []*subscriber {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,7 +169,7 @@ func (s *subscriber) receive(f *pppoe.Frame) {
 			s.earlyFrame = nil
 			s.link.Receive(time.Now(), early)
 		}
-	case f.PPP != nil && s.id == 0: // the other socket was read first
+	case f.PPP != nil && s.id == 0: // the session's frame was read before the PADS, which comes to the other socket
 		s.earlyFrame = append([]byte(nil), f.PPP...)
 	case f.Code == pppoe.PADT && f.Session == s.id:
 		s.gotPADT = true
@@ -173,7 +177,7 @@ func (s *subscriber) receive(f *pppoe.Frame) {
 			s.link.Abort(ppp.ErrPeerClosed)
 		}
 	case f.PPP != nil && f.Session == s.id && s.link != nil:
-		if proto, ip, err := ppp.SplitFrame(f.PPP); err == nil && proto == ppp.IPv4 {
+		if proto, ip, err := ppp.SplitFrame(f.PPP); err == nil && (proto == ppp.IPv4 || proto == ppp.IPv6) {
 			if s.tun != nil {
 				_, _ = s.tun.Write(ip)
 				return
@@ -209,7 +213,8 @@ func (s *subscriber) Opened(t ppp.Terms) { s.terms = t; s.opened++ }
 // Closed implements ppp.Handler.
 func (s *subscriber) Closed(reason error) { s.endReason, s.ended = reason, true }
 
-// dial asks for a session until the link is up, or has ended, and returns why it has.
+// dial asks for a session until the link is up, and returns what was agreed on, or until it has ended, and returns the
+// reason.
 func (s *subscriber) dial() (ppp.Terms, error) {
 	s.t.Helper()
 	var asked time.Time
@@ -257,13 +262,13 @@ func (s *subscriber) route(c *client, terms ppp.Terms) {
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		b := make([]byte, 2+2048)
-		binary.BigEndian.PutUint16(b, uint16(ppp.IPv4))
 		for {
 			n, err := tun.Read(b[2:])
 			if err != nil {
 				return
 			}
-			if b[2]>>4 == 4 {
+			proto, known := map[byte]ppp.Protocol{4: ppp.IPv4, 6: ppp.IPv6}[b[2]>>4]
+			if binary.BigEndian.PutUint16(b, uint16(proto)); known && (proto == ppp.IPv4 || s.cfg.IPv6) {
 				s.write(&pppoe.Frame{Session: s.id, PPP: b[:2+n]})
 			}
 		}
@@ -330,7 +335,7 @@ func (s *subscriber) hangUp() {
 
 var errHungUp = errors.New("the client hung up")
 
-// padt ends the session without a word of PPP.
+// padt ends the session by a PADT alone, without ending PPP's link.
 func (s *subscriber) padt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,7 +49,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// FuzzPlain: nothing that steers a terminal gets through.
+// FuzzPlain: plain's result has no control characters, which could steer a terminal, and is no longer than its width.
 func FuzzPlain(f *testing.F) {
 	f.Add("\x1b[31mred", 5)
 	f.Fuzz(func(t *testing.T, s string, width int) {

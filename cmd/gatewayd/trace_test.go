@@ -1,3 +1,7 @@
+// A test that captures a whole login. newWorld makes the host of a gateway with clients and a server, in namespaces,
+// and starts RADIUS servers (world_test.go); wire captures packets at the client's link, at the uplink and at the
+// loopback (capture_test.go).
+
 package main
 
 import (
@@ -68,7 +72,7 @@ func (w *world) trace(ownLAN bool) []string {
 			"--dhcp-authoritative", "--no-ping", "--server="+serverAddr.String())
 	}
 	ann := w.addUnaddressed()
-	w.acct.awaitAccounting("Accounting-On", "") // which is no part of a login
+	w.acct.awaitAccounting("Accounting-On", "") // is not part of a login
 	wire := w.tap(ann)
 	lines := []string{"Note over client: initial connection"}
 	phase := func(name, last string) {
@@ -113,13 +117,9 @@ func accountingLast(lines []string) []string {
 	if index < 0 {
 		return lines
 	}
-	isAccounting := func(line string) bool { return strings.Contains(line, "Accounting-") }
 	var before, accounting []string
 	for _, line := range lines[:index] {
-		if len(accounting) == 0 && strings.Contains(line, "Accounting-Response") {
-			continue // to the Accounting-On before
-		}
-		if isAccounting(line) {
+		if strings.Contains(line, "Accounting-") {
 			accounting = append(accounting, line)
 		} else {
 			before = append(before, line)
@@ -176,6 +176,7 @@ func documented(t *testing.T, section string) []string {
 	return lines
 }
 
+// writeTrace replaces the lines of a section's diagram.
 func writeTrace(t *testing.T, section string, lines []string) {
 	t.Helper()
 	before, _, after := cutDocument(t, section)

@@ -26,7 +26,8 @@ func whoisCommand() *cobra.Command {
 		Short: "Show who used an address and port at a time, from the flow log",
 		Long: "Searches the flow log for the connections that had an address and port in the second of a time:\n" +
 			"a client's own, or the one that others saw. It reads the log's files and needs no daemon. A connection\n" +
-			"is found a second after it began. With --json, one object a line.",
+			"is found a second after it began. Of several networks the logs of all are searched, and --folder names one's.\n" +
+			"With --json, one object a line.",
 		Example: "  gatewayd whois 203.0.113.5:40321 --at 2026-03-01T14:05:06+01:00\n" +
 			"  gatewayd whois '[2001:db8:1::5]:40321' --at 2026-03-01T14:05:06+01:00",
 		Args: usage(cobra.ExactArgs(1)),
@@ -46,18 +47,16 @@ func whoisCommand() *cobra.Command {
 			if instant.After(time.Now()) {
 				return &exitError{exitUsage, fmt.Errorf("--at %s is in the future", at)}
 			}
+			logs := []networkLog{{folder: folder}}
 			if !cmd.Flags().Changed("folder") {
-				cfg, err := config.Load(file)
-				if err != nil {
-					return &exitError{exitUsage, fmt.Errorf("%w (--folder names the flow log's folder without a configuration)", err)}
+				if logs, err = configuredLogs(file); err != nil {
+					return err
 				}
-				folder = cfg.FlowLog.Folder
 			}
-			found, err := flowlog.FindFlows(folder, endpoint, instant)
-			if err != nil {
+			if err := findFlows(logs, endpoint, instant); err != nil {
 				return err
 			}
-			return showFlows(stdout, os.Stderr, found, endpoint, instant, asJSON)
+			return showFlows(stdout, os.Stderr, logs, endpoint, instant, asJSON)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", defaultConfig, "the configuration that names the flow log")
@@ -80,45 +79,111 @@ func parseTime(s string) (time.Time, error) {
 	return t, fmt.Errorf("--at %q is no time such as 2026-03-01T14:05:06Z", s)
 }
 
+// networkLog is what was found in the flow log of a network.
+type networkLog struct {
+	name   string // "": there is only one
+	folder string
+	flowlog.Found
+}
+
+// configuredLogs are the logs of a configuration's networks.
+func configuredLogs(file string) (logs []networkLog, err error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		err = fmt.Errorf("%w (--folder names the flow log's folder without a configuration)", err)
+		return nil, &exitError{exitUsage, err}
+	}
+	for _, n := range cfg.All() {
+		logs = append(logs, networkLog{name: n.Name, folder: n.FlowLog.Folder})
+	}
+	return logs, nil
+}
+
+// findFlows searches logs. One in which nothing can be found, as of a new network, is an error only where nothing is
+// found in the others either.
+func findFlows(logs []networkLog, endpoint netip.AddrPort, instant time.Time) error {
+	var errs []error
+	found := false
+	for i := range logs {
+		var err error
+		logs[i].Found, err = flowlog.FindFlows(logs[i].folder, endpoint, instant)
+		if err != nil && !errors.Is(err, flowlog.ErrNoLog) && !errors.Is(err, flowlog.ErrTooOld) {
+			return err
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		found = found || len(logs[i].Flows) > 0
+	}
+	if found {
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
 // showFlows writes the flows that were found to out, and warnings about incomplete results to notes.
-func showFlows(out, notes io.Writer, found flowlog.Found, endpoint netip.AddrPort, instant time.Time,
+func showFlows(out, notes io.Writer, logs []networkLog, endpoint netip.AddrPort, instant time.Time,
 	asJSON bool) error {
-	if found.Damaged > 0 {
+	damaged, slow, flows := 0, 0, 0
+	for _, l := range logs {
+		damaged, slow, flows = damaged+l.Damaged, slow+l.Slow, flows+len(l.Flows)
+	}
+	if damaged > 0 {
 		fmt.Fprintf(notes,
 			"gatewayd: %s skipped, which may have been of this address: a line is torn when the machine or the daemon dies\n",
-			counted(found.Damaged, "damaged line of the flow log was", "damaged lines of the flow log were"))
+			counted(damaged, "damaged line of the flow log was", "damaged lines of the flow log were"))
 	}
-	if found.Slow > 0 {
-		fmt.Fprintf(notes, "gatewayd: %s read whole\n", counted(found.Slow,
+	if slow > 0 {
+		fmt.Fprintf(notes, "gatewayd: %s read whole\n", counted(slow,
 			"file of the flow log has no usable index and was", "files of the flow log have no usable index and were"))
 	}
-	if len(found.Flows) == 0 {
+	if flows == 0 {
 		return fmt.Errorf("the flow log has no connection of %s at %s", endpoint, instant.Format(time.RFC3339))
 	}
 	if asJSON {
-		enc := json.NewEncoder(out)
-		enc.SetEscapeHTML(false)
-		var errs []error
-		for _, f := range found.Flows {
-			errs = append(errs, enc.Encode(f))
-		}
-		return errors.Join(errs...)
+		return encodeFlows(out, logs)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "START\tEND\tPROTOCOL\tCLIENT\tOUTSIDE\tPEER\tMAC\tUP\tDOWN\tSESSION\tUSER")
-	for _, f := range found.Flows {
-		end, up, down, outside := "-", "-", "-", "-"
-		if f.Event == flowlog.Ends {
-			end, up, down = f.End.Format(time.RFC3339), humanBytes(f.UpBytes), humanBytes(f.DownBytes)
+	fmt.Fprintf(w, "%sSTART\tEND\tPROTOCOL\tCLIENT\tOUTSIDE\tPEER\tMAC\tUP\tDOWN\tSESSION\tUSER\n",
+		map[bool]string{true: "NETWORK\t"}[logs[0].name != ""])
+	for _, l := range logs {
+		for _, f := range l.Flows {
+			if l.name != "" {
+				fmt.Fprintf(w, "%s\t", l.name)
+			}
+			writeFlow(w, f)
 		}
-		if f.Outside.IsValid() {
-			outside = f.Outside.String()
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Start.Format(time.RFC3339), end,
-			protocolName(f.Protocol),
-			f.Client, outside, f.Peer, orDash(f.MAC), up, down, orDash(plain(f.Session, 64)), orDash(plain(f.User, 253)))
 	}
 	return w.Flush()
+}
+
+// encodeFlows writes flows as JSON, each with its network where there are several.
+func encodeFlows(out io.Writer, logs []networkLog) (err error) {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	for _, l := range logs {
+		for _, f := range l.Flows {
+			err = errors.Join(err, enc.Encode(struct {
+				Network string `json:"network,omitempty"`
+				flowlog.Flow
+			}{l.name, f}))
+		}
+	}
+	return err
+}
+
+// writeFlow writes a flow's columns.
+func writeFlow(w io.Writer, f flowlog.Flow) {
+	end, up, down, outside := "-", "-", "-", "-"
+	if f.Event == flowlog.Ends {
+		end, up, down = f.End.Format(time.RFC3339), humanBytes(f.UpBytes), humanBytes(f.DownBytes)
+	}
+	if f.Outside.IsValid() {
+		outside = f.Outside.String()
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Start.Format(time.RFC3339), end,
+		protocolName(f.Protocol),
+		f.Client, outside, f.Peer, orDash(f.MAC), up, down, orDash(plain(f.Session, 64)), orDash(plain(f.User, 253)))
 }
 
 func protocolName(number uint8) string {

@@ -1,3 +1,7 @@
+// Tests of gatewayd whois, which finds the user of an address in the flow log. newWorld makes the host of a gateway
+// with clients and a server, in namespaces, and starts RADIUS servers (world_test.go). eventually waits until a
+// function returns no error.
+
 package main
 
 import (
@@ -34,8 +38,8 @@ func (w *world) holdConn(c *client) (conn net.Conn, err error) {
 	return conn, err
 }
 
-// TestWhois: with the flow log enabled, the command names the user of a connection through the gateway, while it runs
-// and after it was killed. Connections that go on then are found after the next start.
+// TestWhois: with the flow log enabled, gatewayd whois names the user of a connection through the gateway, while the
+// daemon runs and after it was killed. Connections that begin or go on without a daemon are found after the next start.
 func TestWhois(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -47,9 +51,9 @@ func TestWhois(t *testing.T) {
 	ann := w.client()
 	ann.logIn("ann")
 	from := w.transfer(ann, 1000)
-	address := time.Now().UTC().Format(time.RFC3339Nano)
+	instant := time.Now().UTC().Format(time.RFC3339Nano)
 	whois := func() error {
-		out, err := w.try(fmt.Sprintf("gatewayd whois --folder $DIR/state/flows %s --at %s", from, address))
+		out, err := w.try(fmt.Sprintf("gatewayd whois --folder $DIR/state/flows %s --at %s", from, instant))
 		if err == nil && (!strings.Contains(out, "ann") || !strings.Contains(out, serverAddr.String())) {
 			err = fmt.Errorf("whois says %q", out)
 		}
@@ -61,11 +65,11 @@ func TestWhois(t *testing.T) {
 		must(t, err)
 		return c
 	}
-	before := hold() // its line may not be on the disk yet
+	before := hold() // its record may not be on the disk when the daemon is killed
 	defer before.Close()
 	w.kill()
 	must(t, whois())
-	without := hold() // the data path goes on
+	without := hold() // the data path forwards without a daemon
 	defer without.Close()
 	w.start()
 	for label, c := range map[string]net.Conn{
@@ -86,8 +90,8 @@ func TestWhois(t *testing.T) {
 	}
 }
 
-// TestFlowLogAcrossKill: the record of a cached flow has what passed before the daemon was killed, while there was
-// none, and under its successor.
+// TestFlowLogAcrossKill: the record of a connection in the flow cache has the bytes that passed before the daemon was
+// killed, while there was no daemon, and under the next one.
 func TestFlowLogAcrossKill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -115,16 +119,16 @@ func TestFlowLogAcrossKill(t *testing.T) {
 	carry()
 	w.start()
 	carry()
-	address := time.Now().UTC().Format(time.RFC3339Nano)
+	instant := time.Now().UTC().Format(time.RFC3339Nano)
 	w.inHost("router", func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
 	eventually(t, "the whole record", func() error {
 		out, err := w.try(
-			fmt.Sprintf("gatewayd whois --json --folder $DIR/state/flows %s --at %s", conn.LocalAddr(), address))
-		var f flowlog.Flow // what comes behind is of a late acknowledgement, which began another connection
+			fmt.Sprintf("gatewayd whois --json --folder $DIR/state/flows %s --at %s", conn.LocalAddr(), instant))
+		var f flowlog.Flow // only the first record: a late acknowledgement may have begun another connection
 		if err = errors.Join(err, json.NewDecoder(strings.NewReader(out)).Decode(&f)); err != nil {
 			return fmt.Errorf("%w in %s", err, out)
 		}
-		const least, most = 3 * bytes, 3*bytes + bytes/2 // with headers, and what was sent again
+		const least, most = 3 * bytes, 3*bytes + bytes/2 // with headers, and segments that were sent again
 		if f.User != "ann" || f.UpBytes < least || f.UpBytes > most || f.DownBytes < least || f.DownBytes > most {
 			return fmt.Errorf("whois says %s", out)
 		}

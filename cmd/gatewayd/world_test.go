@@ -39,6 +39,12 @@ var (
 	neverLeased = netip.MustParseAddr("10.1.0.250")
 )
 
+// Most tests of this package run gatewayd as a process of its own in a world: a router with clients and a server, each
+// in a network namespace. newWorld makes it, start starts the daemon, client adds a client with a lease, and
+// client.logIn logs it in at the portal. sh runs a script, which fails the test if it fails; try returns the error. In
+// scripts $ID-router, $ID-server and so on are the namespaces, and $DIR is the world's folder. The users' password is
+// "right", see testdata/radius/users.
+
 // world is a gateway's host with clients on one side and a server on the other, in namespaces of one test. The daemon
 // is a separate process.
 //
@@ -49,16 +55,18 @@ type world struct {
 	t      testing.TB
 	id     string
 	Dir    string
-	Pins   string // of its data path
+	Pins   string // folder of the data path's pinned maps and programs
 	Secret string // of RADIUS
-	Path   string // lines of [datapath] in place of pin_dir
-	Lines  string // more of [pppoe]; "": there is none
+	// Settings of the daemon, for the templates in testdata.
+	Path   string // lines of [datapath], in place of pin_dir
+	Lines  string // lines of [pppoe]; "": there is no PPPoE
+	LAN    string // further lines of [lan]
 	Wide   bool   // the LAN is 10.1.0.0/16 instead of /24
 	Others bool   // another program leases addresses and answers DNS
 	auth   *radiusServer
 	acct   *radiusServer
 	daemon *process
-	made   int // clients
+	made   int // number of clients
 	hub    *netnstest.Space
 
 	program string // gatewayd's file
@@ -77,7 +85,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// newNetwork creates the namespaces alone.
+// newNetwork creates the namespaces, without RADIUS servers and configuration.
 func newNetwork(t testing.TB) *world {
 	t.Helper()
 	place := netnstest.Place("").OrDefault(t)
@@ -134,6 +142,7 @@ func (w *world) sh(script string) string {
 	return out
 }
 
+// try runs a script and returns what it printed.
 func (w *world) try(script string) (string, error) {
 	cmd := exec.Command("sh", "-ec", script)
 	cmd.Env = append(os.Environ(), "ID="+w.id, "DIR="+w.Dir)
@@ -147,7 +156,7 @@ func (w *world) inHost(host string, fn func() error) {
 	must(w.t, w.inHostErr(host, fn))
 }
 
-// inHostErr is in that returns what fn does.
+// inHostErr is inHost that returns fn's error.
 func (w *world) inHostErr(host string, fn func() error) error {
 	return netnstest.In("/run/netns/"+w.id+"-"+host, fn)
 }
@@ -170,7 +179,7 @@ var (
 	eventually = netnstest.Await
 )
 
-// process is a program on the router.
+// process is a program on a host of the world.
 type process struct {
 	cmd   *exec.Cmd
 	log   string
@@ -183,6 +192,7 @@ func (w *world) spawn(log string, argv ...string) *process {
 	return w.spawnAt("router", log, argv...)
 }
 
+// spawnAt is spawn for any host. What the program prints is appended to the file log of the world's folder.
 func (w *world) spawnAt(host, log string, argv ...string) *process {
 	w.t.Helper()
 	p := &process{log: filepath.Join(w.Dir, log), ended: make(chan struct{})}
@@ -203,6 +213,7 @@ func (p *process) signalAndWait(s syscall.Signal) {
 	<-p.ended
 }
 
+// output returns what the program has printed.
 func (p *process) output() string {
 	text, _ := os.ReadFile(p.log)
 	return string(text)
@@ -235,7 +246,7 @@ func (w *world) startOf(program string) {
 // kill ends the daemon like a crash.
 func (w *world) kill() { w.daemon.signalAndWait(syscall.SIGKILL) }
 
-// replace kills the daemon, and starts it while the kernel still takes the former one apart.
+// replace kills the daemon, and starts another while the kernel still frees what the former one had open.
 func (w *world) replace() {
 	w.t.Helper()
 	former := w.daemon
@@ -305,11 +316,13 @@ func (c *client) udhcpc(flags string) string {
 	return "busybox udhcpc -i c0 -q " + flags + " -s " + script
 }
 
+// sh runs a command on the client's host, and fails the test if it fails.
 func (c *client) sh(command string) string {
 	c.w.t.Helper()
 	return c.w.sh("nsenter --net=/run/netns/$ID-" + c.host + " " + command)
 }
 
+// try runs a command on the client's host, and returns what it printed.
 func (c *client) try(command string) (string, error) {
 	return c.w.try("nsenter --net=/run/netns/$ID-" + c.host + " " + command)
 }
@@ -333,13 +346,13 @@ func (c *client) logIn(user string) control.Session {
 	return c.session()
 }
 
-// fillIn returns a command that sends the form and prints the status.
+// fillIn returns a command that sends the login form and prints the HTTP status.
 func (c *client) fillIn(token, user string) string {
 	return fmt.Sprintf(curl+`-o /dev/null -w '%%{http_code}' -d token=%s -d username=%s -d password=right http://%s/login`,
 		token, user, portalAddr)
 }
 
-// logOut fills in the status page's form.
+// logOut submits the form of the status page.
 func (c *client) logOut() {
 	c.w.t.Helper()
 	user := c.session().User
@@ -371,7 +384,7 @@ func (c *client) token(page string) (string, error) {
 // session returns the daemon's entry of the client.
 func (c *client) session() (s control.Session) {
 	c.w.t.Helper()
-	eventually(c.w.t, "gatewayd tells of "+c.addr.String(), func() error {
+	eventually(c.w.t, "gatewayd lists the client "+c.addr.String(), func() error {
 		daemon, err := c.w.control()
 		if err == nil {
 			s, err = daemon.Session(context.Background(), c.addr)

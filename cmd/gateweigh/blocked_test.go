@@ -1,3 +1,6 @@
+// Tests of devices that let clients through before their login or after their logout, and of devices that let nobody
+// through.
+
 package main
 
 import (
@@ -9,9 +12,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// door is an nftables portal whose rules are for the interface IF and for packets WHICH. Clients that are not admitted
-// are dropped there.
-const door = `[dut.NAME]
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output.
+
+// portalTable defines a device: an nftables portal that drops what clients send before they are admitted. NAME stands
+// for the device, IF for the interface of its rule, and WHICH for the packets that the rule matches.
+const portalTable = `[dut.NAME]
 start = '''
 nft -f - <<END
 table ip NAME {
@@ -23,19 +29,21 @@ END
 admit = '''awk '{print "add element ip NAME admitted { " $2 " }"}' | nft -f -'''
 `
 
-// revokes is the device's command that closes the door for clients again.
-const revokes = `revoke = '''awk '{print "delete element ip NAME admitted { " $2 " }"}' | nft -f -'''
+// revokeLine is the device's command that shuts clients out again.
+const revokeLine = `revoke = '''awk '{print "delete element ip NAME admitted { " $2 " }"}' | nft -f -'''
 `
 
-// doorOf returns a device's table in an experiment's file.
-func doorOf(name, link, which, more string) string {
-	return strings.NewReplacer("NAME", name, "IF", link, "WHICH", which).Replace(door + more)
+// portal returns the table of a portal for an experiment's file: portalTable with its placeholders replaced, and the
+// lines in more.
+func portal(name, link, which, more string) string {
+	return strings.NewReplacer("NAME", name, "IF", link, "WHICH", which).Replace(portalTable + more)
 }
 
+// lan is the variable that holds the name of the router's interface to the clients.
 const lan = "$GATEWEIGH_LAN_IF"
 
-// keptOut runs devices for a few windows.
-func keptOut(t *testing.T, settings string, tables ...string) (ended, result.Run) {
+// runDevices measures the devices of tables with the keys in settings, and reads the run.
+func runDevices(t *testing.T, settings string, tables ...string) (ended, result.Run) {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, dir, "doors.toml", settings+strings.Join(tables, ""))
@@ -47,25 +55,28 @@ func keptOut(t *testing.T, settings string, tables ...string) (ended, result.Run
 	return e, run
 }
 
+// shortly are the keys of an experiment with one window for each device.
 const shortly = "clients = [4]\nblocks = 1\naa_blocks = 0\nwindows = 1\nwindow = \"300ms\"\nwarmup = \"100ms\"\nredo " +
 	"= 0\noffered_mbps = [10]\n"
 
-// TestGatewaysThatKeepNobodyOutFail: a device that forwards packets of clients which it has not admitted fails in every
-// block. The test uses packets of the load's protocol: a rule for another protocol does not help.
+// TestGatewaysThatKeepNobodyOutFail: the lab sends packets for a client before it is admitted and after it has left. A
+// device that forwards them fails in every block. The packets have the load's protocol, TCP or UDP: a device that
+// blocks only the other protocol fails too.
 func TestGatewaysThatKeepNobodyOutFail(t *testing.T) {
 	for load, protocol := range map[string]string{"tcp": "TCP", "udp": "UDP"} {
-		e, run := keptOut(t,
+		e, run := runDevices(t,
 			"duts = [\"misspelt\", \"tcponly\", \"udponly\", \"some\", \"right\", \"keeps\", \"opened\", \"late\"]\n"+shortly+
 				"[traffic]\nprotocol = \""+load+"\"\n",
-			doorOf("misspelt", "lan0", "", revokes), doorOf("tcponly", lan, "meta l4proto tcp", revokes),
-			doorOf("udponly", lan, "meta l4proto udp", revokes),
-			// One client is let through by its hardware address.
-			doorOf("some", lan, "ether saddr != 02:67:77:61:00:04 ether saddr != 02:67:77:62:00:04", revokes),
-			doorOf("right", lan, "", revokes),
-			doorOf("keeps", lan, "", "revoke = \"true\"\n"),
-			doorOf("opened", "lan0", "", "open = true\n"),
-			// Its router holds back what it has admitted: it arrives when the clients have left, and none of it is a knock.
-			strings.Replace(doorOf("late", lan, "", revokes), "\nEND\n",
+			portal("misspelt", "lan0", "", revokeLine), portal("tcponly", lan, "meta l4proto tcp", revokeLine),
+			portal("udponly", lan, "meta l4proto udp", revokeLine),
+			// It lets client 4 through, by the client's hardware address.
+			portal("some", lan, "ether saddr != 02:67:77:61:00:04 ether saddr != 02:67:77:62:00:04", revokeLine),
+			portal("right", lan, "", revokeLine),
+			portal("keeps", lan, "", "revoke = \"true\"\n"),
+			portal("opened", "lan0", "", "open = true\n"),
+			// Its router queues packets of admitted clients for long. Some arrive after the clients have left; the lab does not
+			// count them, because they were sent before.
+			strings.Replace(portal("late", lan, "", revokeLine), "\nEND\n",
 				"\nEND\ntc qdisc replace dev $GATEWEIGH_WAN_IF root tbf rate 4mbit burst 8k limit 8mb\n", 1))
 		text := map[string]string{}
 		for _, b := range run.Blocks {

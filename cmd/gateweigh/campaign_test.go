@@ -1,3 +1,5 @@
+// Tests of campaigns, which measure one experiment in several jobs.
+
 package main
 
 import (
@@ -7,7 +9,11 @@ import (
 	"testing"
 )
 
-// TestCampaignsRefuseBadInput: what is wrong with a command line or a file is said before anything is made.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. small is an experiment of a few seconds with the device allowlist.
+
+// TestCampaignsRefuseBadInput: a campaign command with a mistake on its command line or in a file names the mistake,
+// and makes no folder.
 func TestCampaignsRefuseBadInput(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "misspelt.toml", small+"[slurm]\npartitoin = \"lab\"\n")
@@ -52,8 +58,8 @@ func TestCampaignsRefuseBadInput(t *testing.T) {
 	}
 }
 
-// TestLocalCampaignAsksItsMachinesFirst: where no block could be measured, that is said once, for all machines, and no
-// folder is made.
+// TestLocalCampaignAsksItsMachinesFirst: when no machine of the experiment can measure, campaign start names all of
+// them once, and makes no folder.
 func TestLocalCampaignAsksItsMachinesFirst(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "far.toml", small+`[backend]

@@ -1,3 +1,5 @@
+// Tests of a campaign whose jobs Slurm runs.
+
 package main
 
 import (
@@ -17,12 +19,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// start runs a command in the background, and said returns its standard error so far.
+
 var wholeCampaign = flag.Bool("whole-campaign", false,
 	"the campaign's lost node is noticed by Slurm alone, and its run gets profiles: half a minute more")
 
-// TestCampaignOnSlurm: a published experiment, cut short, over three nodes of a real Slurm, of which one dies with all
-// its processes in the middle of a block: the block is done again elsewhere, finished ones stay, and what is collected
-// is a run that every command takes. Slurm is told of the death, which it notices by itself in lab/campaign's tests.
+// TestCampaignOnSlurm runs a shortened experiment on three nodes of a real Slurm. One node dies with all its processes
+// in the middle of a block. The campaign does that block again on another node and keeps the finished ones. Every
+// command reads the collected run. The test tells Slurm of the death; tests of lab/campaign show that Slurm also finds
+// out by itself.
 func TestCampaignOnSlurm(t *testing.T) {
 	cluster := slurmtest.StartApart(t, 3)
 	dir := t.TempDir()
@@ -32,15 +39,15 @@ func TestCampaignOnSlurm(t *testing.T) {
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	b := start(t, dir, cmd)
-	lost := breaksOff(t, cluster, filepath.Join(dir, "c"))
-	finished := ends(t, dir)
+	lost := killBusyNode(t, cluster, filepath.Join(dir, "c"))
+	finished := attemptEnds(t, dir)
 	if !*wholeCampaign {
 		cluster.Slurm("scontrol", "update", "NodeName="+lost, "State=DOWN", "Reason=power")
 	}
 	if err := b.cmd.Wait(); err != nil || !strings.Contains(out.String(), "6 of 6 shares done") {
 		t.Fatalf("%v\n%s%s", err, out.String(), b.said(t))
 	}
-	for file, text := range ends(t, dir) {
+	for file, text := range attemptEnds(t, dir) {
 		if before, was := finished[file]; was && before != text {
 			t.Errorf("%s was written again", file)
 		}
@@ -55,12 +62,12 @@ func TestCampaignOnSlurm(t *testing.T) {
 		t.Fatalf("%v; %d blocks, %d records twice, interrupted: %v", err, len(run.Blocks), run.Repeated,
 			run.Environment.Interrupted)
 	}
-	asPlanned(t, dir, run)
-	everyCommand(t, dir)
+	checkPlan(t, dir, run)
+	checkCommands(t, dir)
 }
 
-// asPlanned has each block of the plan in a run once, with its device in the lab that the plan says.
-func asPlanned(t *testing.T, dir string, run result.Run) {
+// checkPlan requires a run to hold each block of the plan once, with the device in the lab that the plan names.
+func checkPlan(t *testing.T, dir string, run result.Run) {
 	t.Helper()
 	c, err := campaign.Open(filepath.Join(dir, "c"))
 	if err != nil {
@@ -85,8 +92,9 @@ func asPlanned(t *testing.T, dir string, run result.Run) {
 	}
 }
 
-// breaksOff waits until a block is done and another one is at work, kills all processes of its node, and names it.
-func breaksOff(t *testing.T, cluster *slurmtest.Cluster, dir string) (lost string) {
+// killBusyNode waits until one block is done and another is being measured. It kills all processes of the node that
+// measures, and returns that node's name.
+func killBusyNode(t *testing.T, cluster *slurmtest.Cluster, dir string) (lost string) {
 	t.Helper()
 	cluster.Wait("a block at work beside one that is done", func() bool {
 		c, err := campaign.Open(dir)
@@ -103,7 +111,7 @@ func breaksOff(t *testing.T, cluster *slurmtest.Cluster, dir string) (lost strin
 			if _, err := fmt.Sscan(n.Running, &name, &share); err != nil || s.Done == 0 {
 				continue
 			}
-			// One with records is about to end.
+			// A block with records is about to end: wait for another.
 			written, err := filepath.Glob(filepath.Join(dir, "blocks", name, fmt.Sprintf("%05d-*", share), result.TrialsFile))
 			if err == nil && len(written) == 0 {
 				lost = n.Name
@@ -113,14 +121,14 @@ func breaksOff(t *testing.T, cluster *slurmtest.Cluster, dir string) (lost strin
 	})
 	cluster.KillNode(lost)
 	broken, err := filepath.Glob(filepath.Join(dir, "blocks/*/*"))
-	if err != nil || len(broken) <= len(ends(t, filepath.Dir(dir))) {
+	if err != nil || len(broken) <= len(attemptEnds(t, filepath.Dir(dir))) {
 		t.Fatalf("%v: all of %v have ended, nothing was broken off", err, broken)
 	}
 	return lost
 }
 
-// ends are how attempts of the campaign c ended, by their files.
-func ends(t *testing.T, dir string) map[string]string {
+// attemptEnds returns the content of every end.json of the campaign in dir/c: how each attempt at a block ended.
+func attemptEnds(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(dir, "c/blocks/*/*/end.json"))
 	if err != nil {
@@ -137,8 +145,8 @@ func ends(t *testing.T, dir string) map[string]string {
 	return texts
 }
 
-// everyCommand has the commands that read runs read r, which was collected of the campaign c.
-func everyCommand(t *testing.T, dir string) {
+// checkCommands requires the commands that read runs to accept r, the run collected from the campaign c.
+func checkCommands(t *testing.T, dir string) {
 	t.Helper()
 	e := finish(t, command(t, dir, "report", "r"))
 	measured(t, e)

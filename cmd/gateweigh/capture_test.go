@@ -1,3 +1,5 @@
+// Tests of runs whose devices capture packets.
+
 package main
 
 import (
@@ -12,6 +14,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 )
 
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// start runs a command in the background, and said returns its standard error so far. records counts the records of a
+// kind in the folder r. resumed resumes the run in the folder r to its end and reads it.
+
+// captureSmall is an experiment of capture: two devices, of which one does not capture, get two windows each.
 const captureSmall = `measure = "capture"
 topology = "tap"
 duts = ["no-capture", "sink-mmap"]
@@ -53,7 +61,8 @@ func TestKilledCaptureRun(t *testing.T) {
 	}
 }
 
-// TestCaptureDevicesAreDevices: what captures is a device of ordinary labs too, with its cost beside a clean router.
+// TestCaptureDevicesAreDevices: an experiment that does not measure capture can have capture programs as devices. They
+// cost CPU time, which the clean router does not show.
 func TestCaptureDevicesAreDevices(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", `duts = ["sink-mmap", "sink-xdp"]

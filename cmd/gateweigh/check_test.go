@@ -1,3 +1,5 @@
+// Tests of gateweigh check.
+
 package main
 
 import (
@@ -10,7 +12,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// withAbsent is an experiment with a device that can run nowhere.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. small is an experiment of a few seconds with the device allowlist.
+
+// withAbsent is an experiment with a device that no machine can run.
 var withAbsent = strings.Replace(small, `["allowlist"]`, `["allowlist", "absent"]`, 1) + `
 [dut.absent]
 description = "needs a program that is nowhere"
@@ -52,7 +57,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckEnds: check has the exit codes of a run, and says why.
+// TestCheckEnds: check exits with the code that the run would have, and gives the reason.
 func TestCheckEnds(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "some.toml", withAbsent)

@@ -1,3 +1,5 @@
+// Tests of runs that users start with wrong or very short settings.
+
 package main
 
 import (
@@ -12,8 +14,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// TestBadInputIsBlamed: a wrong command is reported first, also while another run measures and when run folders of this
-// second exist. It leaves no folder.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// oneCell is an experiment of one window with the device allowlist.
+
+// TestBadInputIsBlamed: run names a mistake of its command line before anything else, even while another run measures
+// or run folders of this second exist. It leaves no folder.
 func TestBadInputIsBlamed(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "one.toml", oneCell)
@@ -73,6 +79,7 @@ func takeSeconds(t *testing.T, dir string) []string {
 	return folders(t, dir, "runs")
 }
 
+// folders lists the folders in dir/name.
 func folders(t *testing.T, dir, name string) (names []string) {
 	t.Helper()
 	list, err := os.ReadDir(filepath.Join(dir, name))

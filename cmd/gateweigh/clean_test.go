@@ -1,3 +1,5 @@
+// Tests of gateweigh clean, which removes what killed runs have left.
+
 package main
 
 import (
@@ -10,8 +12,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// TestCleanRemovesWhatNobodyHas: clean removes and names the folders of a killed doctor, a killed shell and a guest's
-// console; a living shell keeps its own, and folders of other programs stay.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. oneCell is an experiment of one window with the device allowlist. start runs a command in the
+// background, and said returns its standard error so far. leftovers lists what runs of this test left behind:
+// processes, links, rules and mounts.
+
+// TestCleanRemovesWhatNobodyHas: clean removes and names the folders of a killed doctor, of a killed shell and of a
+// guest's console. It keeps the folders of a living shell and of other programs.
 func TestCleanRemovesWhatNobodyHas(t *testing.T) {
 	dir, tmp := t.TempDir(), t.TempDir()
 	write(t, dir, "one.toml", oneCell)

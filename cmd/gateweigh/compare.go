@@ -12,7 +12,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/compare"
-	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 )
 
@@ -66,10 +65,7 @@ func compareRuns(ctx context.Context, args []string, flags compareFlags) error {
 	}
 	var inputs []compare.Input
 	for _, name := range args {
-		if err := oneRun(name); err != nil {
-			return err
-		}
-		run, forget, err := measure.Open(ctx, name)
+		run, forget, err := openOneRun(ctx, name)
 		defer forget()
 		if err != nil {
 			return err

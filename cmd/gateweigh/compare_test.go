@@ -1,3 +1,5 @@
+// Tests of gateweigh compare.
+
 package main
 
 import (
@@ -13,14 +15,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// simulated writes the run folder of a device that costs ratio times as much
-// as a clean router.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. small is an experiment of a few seconds with the device allowlist. shell makes a command run a shell
+// script, in which $gateweigh is the program.
+
+// simulated writes the run folder dir/name with simulated trials: the device allowlist costs ratio times as much CPU
+// time as a clean router. Another seed gives other random noise of the trials.
 func simulated(t *testing.T, dir, name string, seed uint64, ratio float64) {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	run := analysistest.Run(analysistest.Spec{
 		Seed: seed, DUTs: []analysistest.DUT{{Name: "allowlist", Ratio: ratio}}, Clients: []int{20},
 		Offered: []float64{500, 1000},
@@ -32,6 +35,8 @@ func simulated(t *testing.T, dir, name string, seed uint64, ratio float64) {
 	write(t, path, result.ExperimentFile, small)
 }
 
+// TestCompare: compare judges simulated runs of which one costs 10 % more. Its exit code and output follow the limits
+// of --max-regression (of two runs) and --max-overhead (over the clean router). It refuses wrong options and files.
 func TestCompare(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", t.TempDir())
@@ -89,6 +94,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestCompareWritesEveryForm: one call of compare writes JSON, JUnit and Markdown, and all say that the gate failed.
 func TestCompareWritesEveryForm(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "base", 1, 1.2)
@@ -114,6 +120,7 @@ func TestCompareWritesEveryForm(t *testing.T) {
 	}
 }
 
+// TestPercent: options that are percentages (percent, a pflag.Value) need the % sign and plain decimals.
 func TestPercent(t *testing.T) {
 	for text, want := range map[string]float64{"5%": 0.05, "2.5%": 0.025, "5 %": 0.05, "0%": 0, "150%": 1.5} {
 		var p percent
@@ -133,7 +140,7 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-// TestGateOfTheManual runs the shell commands of docs/ci.md as they stand there.
+// TestGateOfTheManual runs the shell commands of docs/ci.md, unchanged.
 func TestGateOfTheManual(t *testing.T) {
 	text, err := os.ReadFile("../../docs/ci.md")
 	if err != nil {
@@ -148,7 +155,7 @@ func TestGateOfTheManual(t *testing.T) {
 	write(t, dir, "gate.toml", small)
 	write(t, dir, "commands.sh", script.String())
 	self := command(t, dir)
-	// On a machine busy with other tests trials may be rejected: no matter here.
+	// Trials may be rejected on a busy machine. This test does not mind.
 	write(t, dir, "gateweigh",
 		"#!/bin/sh\n"+self.Path+" \"$@\" || { code=$?; [ \"$1 $code\" = 'run 4' ] || exit $code; }\n")
 	if err := os.Chmod(filepath.Join(dir, "gateweigh"), 0o755); err != nil {
@@ -156,7 +163,7 @@ func TestGateOfTheManual(t *testing.T) {
 	}
 	cmd := command(t, dir)
 	sh := finish(t, shell(cmd, "PATH="+dir+":$PATH; . ./commands.sh"))
-	// Whether the two runs of a second each agree is not the point, but the gate must have been asked.
+	// The two runs of a second each need not agree. It is enough that the gate has judged them.
 	if sh.code > exitFailed && sh.code != exitUnanswered ||
 		!strings.Contains(sh.stdout+sh.stderr, "ate passed") && !strings.Contains(sh.stdout+sh.stderr, "ate failed") {
 		t.Errorf("exit %d\n%s%s", sh.code, sh.stdout, sh.stderr)

@@ -1,3 +1,5 @@
+// Tests of completion of commands in the shell.
+
 package main
 
 import (
@@ -7,7 +9,11 @@ import (
 	"testing"
 )
 
-// TestCompletion: the completion command offers the right words, and bash accepts the completion script.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. simulated(t, dir, name, seed, ratio) writes a run folder with simulated trials, in which a device
+// costs ratio times as much as the clean router. small is an experiment of a few seconds with the device allowlist.
+
+// TestCompletion: the completion command offers the words that fit, and bash accepts the completion script.
 func TestCompletion(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)

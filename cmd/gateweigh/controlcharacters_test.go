@@ -1,3 +1,5 @@
+// Tests of control characters in names and texts that gateweigh prints.
+
 package main
 
 import (
@@ -10,7 +12,11 @@ import (
 	"unicode"
 )
 
-// TestControlCharacters: what a device's program prints commands no terminal, and pages, Markdown and XML stay whole.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. small is an experiment of a few seconds with the device allowlist.
+
+// TestControlCharacters: a device's program prints control characters. None of them reaches the terminal, and pages,
+// Markdown and XML stay well-formed.
 func TestControlCharacters(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "loud.toml", strings.Replace(small, `["allowlist"]`, `["allowlist", "loud"]`, 1)+`

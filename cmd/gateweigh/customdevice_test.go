@@ -1,3 +1,5 @@
+// Tests of devices that an experiment describes itself.
+
 package main
 
 import (
@@ -6,12 +8,15 @@ import (
 	"testing"
 )
 
-// TestShellInALab: a command runs among the device's programs and variables, also where the device does not work, and
-// its exit code is that of the program.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. leftoversSoon lists the processes, links, rules and mounts that runs of this test left behind.
+
+// TestShellInALab: shell runs a command among a device's programs and with its variables, even when the device failed
+// to start. It exits with the command's code.
 func TestShellInALab(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.toml", "duts = [\"clean\", \"a\", \"b\"]\nclients = [2]\noffered_mbps = [10]\n"+
-		doorOf("a", lan, "", "files = { here = \"from a\" }\n")+"[dut.b]\nstart = \"echo no such rule; exit 4\"\n")
+		portal("a", lan, "", "files = { here = \"from a\" }\n")+"[dut.b]\nstart = \"echo no such rule; exit 4\"\n")
 	for _, c := range []struct {
 		args      []string
 		code      int
@@ -43,10 +48,10 @@ func TestShellInALab(t *testing.T) {
 	}
 }
 
-// TestOwnDevicesThatGoWrong: what a command printed is in the error, its script once and in a line, and a stop that
-// fails costs no trial.
+// TestOwnDevicesThatGoWrong: the error of a device's failed command holds what the command printed and the first line
+// of its script, on one line. A stop command that fails costs no trial.
 func TestOwnDevicesThatGoWrong(t *testing.T) {
-	e, run := keptOut(t, "duts = [\"login\", \"status\", \"start\", \"stop\"]\n"+shortly,
+	e, run := runDevices(t, "duts = [\"login\", \"status\", \"start\", \"stop\"]\n"+shortly,
 		"[dut.login]\nopen = true\nstart = \"true\"\nlogin = '''\n# asks the portal\necho no account of this name\nexit "+
 			"5\n'''\n",
 		"[dut.status]\nopen = true\nstart = \"true\"\nlogin = \"true\"\nstatus = \"echo still waiting; false\"\n",
@@ -84,7 +89,8 @@ func TestOwnDevicesThatGoWrong(t *testing.T) {
 	}
 }
 
-// TestResumeTakesNoOtherExperiment: it says what to do instead.
+// TestResumeTakesNoOtherExperiment: run --resume refuses another experiment's file, and names the commands to use
+// instead.
 func TestResumeTakesNoOtherExperiment(t *testing.T) {
 	dir := t.TempDir()
 	e := finish(t, command(t, dir, "run", "mended.toml", "--resume", "r"))

@@ -1,3 +1,5 @@
+// Tests of the installation of packages by .ci/deps.
+
 package main
 
 import (
@@ -12,7 +14,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// TestDepsOfQuick: what make run installs on a fresh machine is what the experiment quick needs, and no more.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output.
+
+// TestDepsOfQuick: make run installs exactly the packages that the experiment quick needs.
 func TestDepsOfQuick(t *testing.T) {
 	e := finish(t, command(t, t.TempDir(), "list", "--json"))
 	var l listing
@@ -45,14 +50,14 @@ func TestDepsOfQuick(t *testing.T) {
 	}
 }
 
-// installed are the packages that .ci/deps would install on a machine without their programs, in order.
+// installed returns the packages, sorted, that .ci/deps would install on a machine that has none of them.
 func installed(t *testing.T, args ...string) []string {
 	t.Helper()
 	deps, err := filepath.Abs("../../.ci/deps")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Where neither a program of them nor apt-get is found the script names the packages and ends.
+	// .ci/deps prints the packages and ends, because it finds neither their programs nor apt-get.
 	const bare = `mount -t tmpfs none /usr/sbin; mkdir /tmp/gwd-empty; PATH=/tmp/gwd-empty exec /bin/bash "$@"`
 	cmd := exec.Command("unshare", slices.Concat([]string{"-m", "sh", "-ec",
 		"mount -t tmpfs none /tmp; mount -t tmpfs none /usr/lib/ipsec 2>/dev/null || :; " + bare, "sh", deps}, args)...)
@@ -66,8 +71,7 @@ func installed(t *testing.T, args ...string) []string {
 	return slices.Compact(list)
 }
 
-// TestKernelIsFetchedBeforeTests: it cannot be fetched later, for make test runs tests in network namespaces without a
-// way out.
+// TestKernelIsFetchedBeforeTests: make test fetches the kernel before it starts the tests, which have no network.
 func TestKernelIsFetchedBeforeTests(t *testing.T) {
 	out, err := exec.Command("make", "-n", "-C", "../..", "test").CombinedOutput()
 	if err != nil {
@@ -81,7 +85,7 @@ func TestKernelIsFetchedBeforeTests(t *testing.T) {
 	}
 }
 
-// TestKernelThatIsHereNeedsNoServer: it is taken as it is, also where apt reaches nobody.
+// TestKernelThatIsHereNeedsNoServer: kernel fetch --missing asks no server for a kernel that was fetched before.
 func TestKernelThatIsHereNeedsNoServer(t *testing.T) {
 	k := labtest.Debian(t)
 	e := finish(t, under(command(t, t.TempDir(), "kernel", "fetch", "--missing"), "unshare", "--net"))

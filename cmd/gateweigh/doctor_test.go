@@ -1,3 +1,5 @@
+// Tests of gateweigh doctor, which examines a machine.
+
 package main
 
 import (
@@ -19,7 +21,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/transfer"
 )
 
-// TestDoctorsManual runs every command of the manual.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. small is an experiment of a few seconds with the device allowlist. begin starts a run of small.toml
+// into the folder r, and returns after its first trial. leftovers lists what runs of this test left behind: processes,
+// links, rules and mounts.
+
+// TestDoctorsManual runs every command of the page on doctor.
 func TestDoctorsManual(t *testing.T) {
 	text, err := os.ReadFile("../../docs/doctor.md")
 	if err != nil {
@@ -61,6 +68,7 @@ func TestDoctorsManual(t *testing.T) {
 	}
 }
 
+// reportOf reads the output of doctor --json and returns the checks by key.
 func reportOf(t *testing.T, text string) map[string]doctor.Check {
 	t.Helper()
 	var r doctor.Report
@@ -79,11 +87,11 @@ func reportOf(t *testing.T, text string) map[string]doctor.Check {
 	return lines
 }
 
-// checkMeasured: the measured part has figures that can be true.
+// checkMeasured requires plausible figures from the measured part of doctor's report.
 func checkMeasured(t *testing.T, lines map[string]doctor.Check) {
 	t.Helper()
 	if aa := lines["noise.aa"]; aa.State == doctor.Warn && len(aa.Figures) == 0 {
-		// On a machine that is busy with other tests trials may be rejected.
+		// Trials may be rejected on a busy machine.
 		if !strings.Contains(aa.Found, "trials passed") {
 			t.Errorf("A/A pair: %s", aa.Found)
 		}
@@ -102,8 +110,7 @@ func checkMeasured(t *testing.T, lines map[string]doctor.Check) {
 	}
 }
 
-// TestDoctorWithoutRoot runs as nobody: it says what was left out and that
-// nothing can run.
+// TestDoctorWithoutRoot: as the user nobody, doctor says what it did not examine, and that nothing can run.
 func TestDoctorWithoutRoot(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -146,6 +153,7 @@ func TestDoctorWithoutRoot(t *testing.T) {
 	}
 }
 
+// copyFile copies a program.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)
@@ -165,6 +173,8 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
+// TestListFollowsThePrograms: list marks what this machine can measure. Without any program on PATH, only devices that
+// need none are marked, and the others name a reason.
 func TestListFollowsThePrograms(t *testing.T) {
 	list := func(path string, args ...string) listing {
 		cmd := command(t, t.TempDir(), append([]string{"list", "--json"}, args...)...)
@@ -216,7 +226,8 @@ func TestListFollowsThePrograms(t *testing.T) {
 	}
 }
 
-// TestDoctorBesideARun: a run that measures is named, with its folder, and its own programs are no other programs.
+// TestDoctorBesideARun: beside a run, doctor names it and its folder. It does not count the run's programs as other
+// programs.
 func TestDoctorBesideARun(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", strings.Replace(small, "blocks = 2", "blocks = 99", 1)) // until it is interrupted
@@ -232,7 +243,7 @@ func TestDoctorBesideARun(t *testing.T) {
 	if found := lines["machine.run"].Found; !strings.Contains(found, want) {
 		t.Errorf("a run: %q, want %q", found, want)
 	}
-	// Runs of other tests are other programs to this one.
+	// Runs of other tests count as other programs.
 	if found := lines["machine.load"].Found; strings.Contains(found, fmt.Sprintf("(process %d)", cmd.Process.Pid)) {
 		t.Errorf("other programs are %q", found)
 	}
@@ -245,7 +256,7 @@ func TestDoctorBesideARun(t *testing.T) {
 	cmd.Wait()
 }
 
-// TestDoctorsSideBySide: what one examination has on the machine is not taken for another's.
+// TestDoctorsSideBySide: two examinations at a time do not take each other's processes and links for leftovers.
 func TestDoctorsSideBySide(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {

@@ -62,10 +62,7 @@ func explainCommand() *cobra.Command {
 // explain prints the functions in which a device's router spends more or less time than the clean router. name is a
 // run's folder or a bundle.
 func explain(ctx context.Context, name, dut string, flags explainFlags) error {
-	if err := oneRun(name); err != nil {
-		return err
-	}
-	run, forget, err := measure.Open(ctx, name)
+	run, forget, err := openOneRun(ctx, name)
 	defer forget()
 	if err != nil {
 		return err

@@ -1,3 +1,5 @@
+// Tests of gateweigh explain, which tells where CPU time goes.
+
 package main
 
 import (
@@ -20,7 +22,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// oneCell is the smallest experiment with a device that explain can explain.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// simulated(t, dir, name, seed, ratio) writes a run folder with simulated trials, in which a device costs ratio times
+// as much as the clean router. leftovers lists what runs of this test left behind: processes, links, rules and mounts.
+// withPath makes a command find programs in its folder.
+
+// oneCell is an experiment of one window with a device that explain can explain.
 const oneCell = `duts = ["allowlist"]
 clients = [3]
 offered_mbps = [100]
@@ -32,8 +40,8 @@ warmup = "200ms"
 redo = 0
 `
 
-// TestExplainAddsUpToTheExactTime records a real profile into a run without one, and compares its figures with the
-// meters'.
+// TestExplainAddsUpToTheExactTime records a real profile into a finished run. The functions' times in it must add up to
+// the times that the meters counted.
 func TestExplainAddsUpToTheExactTime(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "one.toml", oneCell)
@@ -80,8 +88,8 @@ func TestExplainAddsUpToTheExactTime(t *testing.T) {
 	}
 }
 
-// profileFails resumes a run that lacks a profile alone, with a device that does not start any more: that costs the
-// profile, which is noted, and nothing else.
+// profileFails resumes a run that lacks only a profile, with a device that no longer starts. The run notes why there is
+// no profile, and keeps its trials.
 func profileFails(t *testing.T, dir string, before []byte) {
 	t.Helper()
 	file := filepath.Join("r", result.ExperimentFile)
@@ -98,8 +106,8 @@ func profileFails(t *testing.T, dir string, before []byte) {
 	write(t, dir, file, whole)
 }
 
-// interruptedBeforeItsRecord resumes a run that was interrupted while the profile of its last block was recorded: the
-// trials are all there, and the block's record is not.
+// interruptedBeforeItsRecord resumes a run that was interrupted while it recorded the profile of its last block. Such a
+// run has all trials of the block, but not the block's record.
 func interruptedBeforeItsRecord(t *testing.T, dir string, before []byte) {
 	t.Helper()
 	lines := bytes.SplitAfter(before, []byte("\n"))
@@ -116,7 +124,7 @@ func interruptedBeforeItsRecord(t *testing.T, dir string, before []byte) {
 	}
 }
 
-// checkExplanation compares the functions' times with the accounts, whose time is exact.
+// checkExplanation requires the functions' times to add up to those of the accounts, which are exact.
 func checkExplanation(t *testing.T, e report.Explanation) {
 	t.Helper()
 	var functions, accounts [2]float64
@@ -145,7 +153,7 @@ func checkExplanation(t *testing.T, e report.Explanation) {
 	}
 }
 
-// TestPerfThatFailsCostsNoTrial: the run says why there is no profile, and goes on.
+// TestPerfThatFailsCostsNoTrial: when perf fails, the run goes on and says why there is no profile.
 func TestPerfThatFailsCostsNoTrial(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "one.toml", oneCell)
@@ -153,9 +161,7 @@ func TestPerfThatFailsCostsNoTrial(t *testing.T) {
 		filepath.Join(dir, "perf"), []byte("#!/bin/sh\necho no permission for you\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, dir, "run", "one.toml", "--profile", "--out", "r")
-	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
-	e := finish(t, cmd)
+	e := finish(t, withPath(command(t, dir, "run", "one.toml", "--profile", "--out", "r")))
 	measured(t, e)
 	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil || len(run.Trials) != 1 || len(run.Blocks) != 1 || run.Blocks[0].Error != "" {
@@ -169,7 +175,7 @@ func TestPerfThatFailsCostsNoTrial(t *testing.T) {
 	}
 }
 
-// TestPerfEndsWithTheRun: perf ends when the run ends, in whatever way.
+// TestPerfEndsWithTheRun: perf ends with its run, whether the run is interrupted or killed.
 func TestPerfEndsWithTheRun(t *testing.T) {
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGKILL} {
 		dir := t.TempDir()
@@ -192,7 +198,7 @@ func TestPerfEndsWithTheRun(t *testing.T) {
 	}
 }
 
-// perfOf finds the command line of a perf that writes below dir.
+// perfOf returns the command line of a perf whose working directory is dir; "" if there is none.
 func perfOf(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -210,8 +216,8 @@ func perfOf(t *testing.T, dir string) string {
 	return ""
 }
 
-// TestStormsHaveNoProfiles: none is asked for, and no run that is complete is measured
-// again for the sake of one.
+// TestStormsHaveNoProfiles: run and explain refuse profiles of login storms. They do not advise to resume a complete
+// run for a profile, and measure nothing again.
 func TestStormsHaveNoProfiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "r"), 0o755); err != nil {
@@ -241,7 +247,8 @@ func TestStormsHaveNoProfiles(t *testing.T) {
 	}
 }
 
-// TestExplainNamesWhatItWants: the arguments, the devices of the run, and how to record profiles.
+// TestExplainNamesWhatItWants: explain's errors name the missing argument, the devices of the run, or the command that
+// records profiles.
 func TestExplainNamesWhatItWants(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)

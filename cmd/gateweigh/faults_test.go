@@ -1,3 +1,5 @@
+// Tests of mistakes in experiments, and devices and tools that fail.
+
 package main
 
 import (
@@ -12,6 +14,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. small is an experiment of a few seconds with the device allowlist. leftovers lists what runs of this
+// test left behind: processes, links, rules and mounts.
+
+// TestBadExperimentNamesFileLineAndKey: run refuses an experiment with a mistake, and names the file, line and key.
 func TestBadExperimentNamesFileLineAndKey(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown key":      {"duts = [\"clean\"]\nclient = [3]\nofered_mbps = [1]\n", "bad.toml:3"},
@@ -66,6 +73,8 @@ daemon = "sleep 2; echo out of memory; exit 9"
 ready = "true"
 `
 
+// TestDevicesThatFailDoNotTakeTheOthersAlong: the run of gateways names why two devices failed, and measures the third
+// in full.
 func TestDevicesThatFailDoNotTakeTheOthersAlong(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "g.toml", strings.Replace(gateways, "blocks = 1", "blocks = 2", 1))
@@ -95,8 +104,8 @@ func TestDevicesThatFailDoNotTakeTheOthersAlong(t *testing.T) {
 	}
 }
 
-// TestDevicesThatForwardNothing: where no client connects, a program that has ended is the reason, and otherwise the
-// message asks after admission.
+// TestDevicesThatForwardNothing: no client reaches the server. If the device's program has ended, the error says so.
+// Otherwise it suggests that the device has not admitted the clients.
 func TestDevicesThatForwardNothing(t *testing.T) {
 	dir := t.TempDir()
 	const shut = "start = \"nft 'add table ip shut; add chain ip shut forward { type filter hook forward priority 0; " +
@@ -122,6 +131,8 @@ func TestDevicesThatForwardNothing(t *testing.T) {
 	}
 }
 
+// leftoversSoon waits up to two minutes until leftovers finds nothing, and returns what is left then: the kernel
+// removes namespaces some time after their processes.
 func leftoversSoon(t *testing.T) string {
 	t.Helper()
 	var left string
@@ -133,13 +144,15 @@ func leftoversSoon(t *testing.T) string {
 	return left
 }
 
+// TestTrafficToolThatHangsCostsItsTrialsOnly: iperf3 is replaced by a program that hangs. The run goes through its
+// plan, rejects the trials because nothing was delivered, and leaves nothing behind.
 func TestTrafficToolThatHangsCostsItsTrialsOnly(t *testing.T) {
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// It must be where a host's programs can see it: hosts have a /tmp of their own.
+	// It must be where the programs of a host can see it. Hosts have a /tmp of their own.
 	tool, err := os.MkdirTemp("/root", "gateweigh-test-")
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +175,7 @@ func TestTrafficToolThatHangsCostsItsTrialsOnly(t *testing.T) {
 	}
 }
 
+// TestMissingToolsAreNamedWithTheirPackages: without any program on PATH, run names the packages to install.
 func TestMissingToolsAreNamedWithTheirPackages(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
@@ -175,6 +189,8 @@ func TestMissingToolsAreNamedWithTheirPackages(t *testing.T) {
 	}
 }
 
+// TestDeviceWithoutItsToolsIsSkipped: a device whose program is missing is skipped with the reason. When no device is
+// left, run exits with exitNothingRan.
 func TestDeviceWithoutItsToolsIsSkipped(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "g.toml",
@@ -190,6 +206,7 @@ func TestDeviceWithoutItsToolsIsSkipped(t *testing.T) {
 	}
 }
 
+// TestRunWithoutRootSaysSo: an ordinary user who calls run is told that it needs root.
 func TestRunWithoutRootSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {

@@ -1,3 +1,5 @@
+// Tests of reports of run folders: moved, damaged, old, or on a full disk.
+
 package main
 
 import (
@@ -19,15 +21,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// shell turns a prepared call into one of a shell script, which finds the
-// program as $gateweigh.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. simulated(t, dir, name, seed, ratio) writes a run folder with simulated trials, in which a device
+// costs ratio times as much as the clean router. small is an experiment of a few seconds with the device allowlist.
+
+// shell makes a command of gateweigh run a shell script instead. The script calls the program as $gateweigh.
 func shell(cmd *exec.Cmd, script string) *exec.Cmd {
 	cmd.Env = append(cmd.Env, "gateweigh="+cmd.Path)
 	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-e", "-c", script}
 	return cmd
 }
 
-// private runs the script in a mount namespace of its own.
+// private is shell with a mount namespace of its own.
 func private(cmd *exec.Cmd, script string) *exec.Cmd {
 	cmd = shell(cmd, "mount --make-rprivate /\n"+script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -48,7 +53,7 @@ func sameReports(t *testing.T, dir, a, b string) {
 	}
 }
 
-// profiled adds a profile of a cell to a simulated run.
+// profiled adds the profile of one cell to a simulated run.
 func profiled(t *testing.T, run string) {
 	t.Helper()
 	side := func(ns float64, functions ...string) profile.Side {
@@ -77,6 +82,8 @@ func profiled(t *testing.T, run string) {
 	}
 }
 
+// TestReportOfABundleIsTheSame: report and explain print the same for a run's folder and for its bundle. A bundle
+// cannot be resumed, and no report is written over another run.
 func TestReportOfABundleIsTheSame(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
@@ -116,6 +123,8 @@ func TestReportOfABundleIsTheSame(t *testing.T) {
 	}
 }
 
+// TestReportOfAReadOnlyRun: report of a run on a read-only file system prints its table, and advises -o DIR for the
+// files. With -o, report and bundle work.
 func TestReportOfAReadOnlyRun(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
@@ -140,6 +149,7 @@ func TestReportOfAReadOnlyRun(t *testing.T) {
 	}
 }
 
+// TestReportOnAFullDisk: report prints its table although the files do not fit, says why, and leaves no half file.
 func TestReportOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
@@ -155,8 +165,7 @@ func TestReportOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestFullDiskEndsARunThatCanGoOn measures onto a disk that fills up, makes
-// room, and continues.
+// TestFullDiskEndsARunThatCanGoOn: a run ends when its disk is full, and continues once there is room.
 func TestFullDiskEndsARunThatCanGoOn(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", strings.Replace(small, "windows = 2", "windows = 6", 1))
@@ -190,7 +199,7 @@ func TestFullDiskEndsARunThatCanGoOn(t *testing.T) {
 	}
 }
 
-// TestNewerRecords: neither report nor resume touches what it does not understand.
+// TestNewerRecords: commands refuse a run with a record of a newer format, and change nothing in it.
 func TestNewerRecords(t *testing.T) {
 	newer := `{"version":2,"kind":"trial","cell":["x"]}` + "\n"
 	for place, index := range map[string]int{"in the middle": 3, "at the end": 0} {
@@ -217,7 +226,8 @@ func TestNewerRecords(t *testing.T) {
 	}
 }
 
-// TestTornRecord: report, compare and explain name the line that was cut short, say what it means, and do their work.
+// TestTornRecord: report, compare and explain name the line of trials.jsonl that is cut short, and leave that record
+// out.
 func TestTornRecord(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
@@ -238,7 +248,7 @@ func TestTornRecord(t *testing.T) {
 	}
 }
 
-// TestMissingFiles: a report says what its folder lacks, and a run without its plan is not continued.
+// TestMissingFiles: report says which files a run's folder lacks. resume refuses a run without its experiment file.
 func TestMissingFiles(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
@@ -279,8 +289,7 @@ func TestMissingFiles(t *testing.T) {
 	}
 }
 
-// TestClockSteps: the clock was set while the run went on. Times in the report
-// must come from clocks that cannot be set.
+// TestClockSteps: somebody set the clock during a run. The report's durations do not come from that clock.
 func TestClockSteps(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	for name, step := range map[string]time.Duration{"years ahead": 40 * 365 * 24 * time.Hour, "back": -3 * time.Hour} {
@@ -309,7 +318,7 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-// TestRunWithoutAcceptedTrials has an outcome, in every command that reads it.
+// TestRunWithoutAcceptedTrials: report, bundle and compare take a run whose trials are all rejected, and say so.
 func TestRunWithoutAcceptedTrials(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "good", 1, 1.2)
@@ -317,9 +326,6 @@ func TestRunWithoutAcceptedTrials(t *testing.T) {
 		Seed: 1, DUTs: []analysistest.DUT{{Name: "allowlist", Ratio: 1.2}}, Clients: []int{20}, Offered: []float64{500, 1000},
 		Blocks: 2, Windows: 3, AABlocks: 1, RejectEvery: 1,
 	})
-	if err := os.Mkdir(filepath.Join(dir, "r"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	if err := analysistest.Write(filepath.Join(dir, "r"), run); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +347,8 @@ func TestRunWithoutAcceptedTrials(t *testing.T) {
 	}
 }
 
-// TestReportNamesFaultsAsCompareDoes: a run that does not exist, and one of another measure.
+// TestReportNamesFaultsAsCompareDoes: report has the same error as compare for a run that does not exist. report --with
+// refuses a run of another measure and one whose labs differed otherwise.
 func TestReportNamesFaultsAsCompareDoes(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
@@ -351,9 +358,6 @@ func TestReportNamesFaultsAsCompareDoes(t *testing.T) {
 		t.Errorf("report: exit %d, %s, compare: exit %d, %s", one.code, one.stderr, other.code, other.stderr)
 	}
 	storms := analysistest.Storms(7, []analysistest.LoginQueue{{Name: "allowlist", LoginMs: 2}}, []int{30}, 2)
-	if err := os.Mkdir(filepath.Join(dir, "storms"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	if err := analysistest.Write(filepath.Join(dir, "storms"), storms); err != nil {
 		t.Fatal(err)
 	}
@@ -380,8 +384,8 @@ func TestReportNamesFaultsAsCompareDoes(t *testing.T) {
 	}
 }
 
-// TestProfilesOfLinks: cells that differ in the link between two gateways have folders, names and arguments of their
-// own.
+// TestProfilesOfLinks: profiles of cells that differ only in the rate of the link between two gateways have folders of
+// their own. explain tells them apart by --link.
 func TestProfilesOfLinks(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)

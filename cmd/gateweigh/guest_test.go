@@ -1,3 +1,5 @@
+// Tests of runs in a virtual machine with another kernel.
+
 package main
 
 import (
@@ -17,7 +19,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestKernelRun measures under Debian's kernel. QEMU is killed after the first trial, which a resume keeps.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output.
+
+// TestKernelRun measures under Debian's kernel. After the first trial the test kills QEMU. A resume keeps that trial
+// and measures the rest.
 func TestKernelRun(t *testing.T) {
 	k, dir := labtest.Guests(t), t.TempDir()
 	write(t, dir, "tiny.toml", `duts = ["allowlist"]
@@ -73,7 +79,7 @@ redo = 0
 	checkKernels(t, e, dir, k.Release)
 }
 
-// checkKernels: both kernels had the same loads, and one report compares them and leads to both.
+// checkKernels requires both kernels to have had the same loads, and one report to compare them and link to both.
 func checkKernels(t *testing.T, e ended, dir, release string) {
 	t.Helper()
 	guest, errs := measure.ReadRun(filepath.Join(dir, "r", release))
@@ -99,7 +105,8 @@ func checkKernels(t *testing.T, e ended, dir, release string) {
 	}
 }
 
-// awaitGuest waits for as long as a process runs.
+// awaitGuest waits until ok returns true. It fails the test when the channel ended is closed before, because gateweigh
+// has ended. what describes the awaited state.
 func awaitGuest(t *testing.T, what string, ended <-chan struct{}, ok func() bool) {
 	t.Helper()
 	for !ok() {
@@ -111,6 +118,8 @@ func awaitGuest(t *testing.T, what string, ended <-chan struct{}, ok func() bool
 	}
 }
 
+// checkGuestRun requires the run in dir to name its guest's kernel k, to have both trials once, and to have kept the
+// records that trials.jsonl had before the test killed QEMU.
 func checkGuestRun(t *testing.T, dir string, k kernel.Kernel, kept []byte) {
 	t.Helper()
 	run, err := measure.ReadRun(dir)
@@ -134,7 +143,7 @@ func checkGuestRun(t *testing.T, dir string, k kernel.Kernel, kept []byte) {
 	}
 }
 
-// TestKernelUsage: wrong names of kernels are usage errors that say what is right.
+// TestKernelUsage: an unknown kernel is a usage error that lists what is possible.
 func TestKernelUsage(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", dir)
@@ -151,7 +160,8 @@ func TestKernelUsage(t *testing.T) {
 	}
 }
 
-// TestRefusedGuest: a guest that cannot start here leaves no folder, which a later run could be taken to go on in.
+// TestRefusedGuest: run makes no folder when its guest cannot start here. With a folder a later run would ask to resume
+// it.
 func TestRefusedGuest(t *testing.T) {
 	labtest.Guests(t)
 	dir := t.TempDir()

@@ -1,3 +1,5 @@
+// Tests of the end of runs in a virtual machine, however it comes.
+
 package main
 
 import (
@@ -16,13 +18,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// launched is a call of gateweigh that runs a guest.
+// Helpers of other files: command prepares a call of gateweigh in a folder. awaitGuest(t, what, ended, ok) waits until
+// ok returns true.
+
+// launched is a running gateweigh that starts a guest.
 type launched struct {
 	*exec.Cmd
 	out   bytes.Buffer // to be read when it has ended
 	ended chan struct{}
 }
 
+// launch starts gateweigh in a network namespace. Its temporary files are in dir/tmp.
 func launch(t *testing.T, space *netnstest.Space, dir string, args ...string) *launched {
 	t.Helper()
 	s := &launched{Cmd: command(t, dir, args...), ended: make(chan struct{})}
@@ -37,12 +43,12 @@ func launch(t *testing.T, space *netnstest.Space, dir string, args ...string) *l
 		t.Fatal(err)
 	}
 	go func() { defer close(s.ended); _ = s.Wait() }()
-	t.Cleanup(func() { _ = s.Process.Kill(); <-s.ended }) // an error: it has ended
+	t.Cleanup(func() { _ = s.Process.Kill(); <-s.ended }) // Kill fails where the process has ended
 	return s
 }
 
-// end sends a signal once the state is there, and waits for the end of gateweigh and of QEMU. No file is left in
-// TMPDIR.
+// end waits for a state and sends a signal. It then waits until gateweigh and QEMU have ended, and requires TMPDIR to
+// be empty.
 func (s *launched) end(t *testing.T, what string, state func() bool, by syscall.Signal) {
 	t.Helper()
 	awaitGuest(t, what, s.ended, state)
@@ -61,7 +67,7 @@ func (s *launched) end(t *testing.T, what string, state func() bool, by syscall.
 	}
 }
 
-// interrupted checks how gateweigh says that it was.
+// interrupted requires gateweigh to say that it was interrupted and how to resume.
 func (s *launched) interrupted(t *testing.T) {
 	t.Helper()
 	if code, text := s.ProcessState.ExitCode(), s.out.String(); code != exitFailed ||
@@ -73,8 +79,8 @@ func (s *launched) interrupted(t *testing.T) {
 	}
 }
 
-// TestKernelRunsEnd ends runs in guests in several ways, and continues them. Two of them are on the machine at a time,
-// each in a network of its own, because in one network the second is refused.
+// TestKernelRunsEnd ends runs in guests by signals, and resumes them. Two runs are on the machine at a time, each in a
+// network namespace of its own: in one namespace the second would be refused.
 func TestKernelRunsEnd(t *testing.T) {
 	k := labtest.Guests(t)
 	const text = "duts = [\"allowlist\"]\noffered_mbps = [2]\nblocks = 3\naa_blocks = 0\nwindows = 1\nwindow = " +
@@ -102,7 +108,7 @@ func TestKernelRunsEnd(t *testing.T) {
 			s = launch(t, space, dir, "run", "--resume", "r")
 			s.end(t, "the first trial", recorded(dir), syscall.SIGTERM)
 			s.interrupted(t)
-			checkOwn(t, filepath.Join(dir, "r"), 2)
+			checkClients(t, filepath.Join(dir, "r"), 2)
 		})
 		t.Run("by kill", func(t *testing.T) {
 			t.Parallel()
@@ -110,12 +116,12 @@ func TestKernelRunsEnd(t *testing.T) {
 			write(t, dir, "tiny.toml", text+"clients = [3]\n")
 			s := launch(t, space, dir, run...)
 			s.end(t, "the first trial", recorded(dir), syscall.SIGKILL)
-			checkOwn(t, filepath.Join(dir, "r"), 3)
+			checkClients(t, filepath.Join(dir, "r"), 3)
 		})
 	})
 }
 
-// recorded reports whether the run below dir has a trial.
+// recorded returns a function that reports whether the run in dir/r has a trial.
 func recorded(dir string) func() bool {
 	return func() bool {
 		text, _ := os.ReadFile(filepath.Join(dir, "r", result.TrialsFile))
@@ -123,8 +129,9 @@ func recorded(dir string) func() bool {
 	}
 }
 
-// checkOwn: a run has trials, and none of another's.
-func checkOwn(t *testing.T, dir string, clients int) {
+// checkClients requires a run to have trials, all with this number of clients. Another run on the machine has another
+// number.
+func checkClients(t *testing.T, dir string, clients int) {
 	t.Helper()
 	run, err := measure.ReadRun(dir)
 	if err != nil || len(run.Trials) == 0 {

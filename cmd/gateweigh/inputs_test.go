@@ -1,3 +1,5 @@
+// Tests of files that an experiment names, such as frame sizes: whether two runs had the same ones.
+
 package main
 
 import (
@@ -11,8 +13,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestCompareLooksIntoFiles: cells of two runs whose files of frame sizes have one name are compared where the files
-// are the same.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. small is an experiment of a few seconds with the device allowlist. oneCell is an experiment of one
+// window with the device allowlist.
+
+// TestCompareLooksIntoFiles: two runs have cells with a file of frame sizes of the same name. compare compares the
+// cells if the files have the same content.
 func TestCompareLooksIntoFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, sizes := range map[string]string{"a": "60,1", "same": "60,1", "other": "1514,1"} {
@@ -50,8 +56,8 @@ func TestCompareLooksIntoFiles(t *testing.T) {
 	}
 }
 
-// TestResumeLooksIntoFiles: a run whose copy of a file was changed is not resumed, as its trials would be of two files.
-// What became of the original does not matter.
+// TestResumeLooksIntoFiles: resume refuses a run whose copy of a file of frame sizes was changed, because its trials
+// would belong to two files. The original file may change.
 func TestResumeLooksIntoFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "other"), 0o755); err != nil {

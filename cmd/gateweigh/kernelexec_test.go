@@ -1,3 +1,5 @@
+// Tests of gateweigh kernel exec, which runs a command under another kernel.
+
 package main
 
 import (
@@ -12,8 +14,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// TestKernelExec: a command in a guest has this folder, writes to a shared one, gets signals, and its output and exit
-// code are gateweigh's.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. awaitGuest(t, what, ended, ok) waits until ok returns true.
+
+// TestKernelExec: a command in a guest reads this folder, writes to a shared one, and gets gateweigh's signals. Its
+// output and exit code become gateweigh's.
 func TestKernelExec(t *testing.T) {
 	k, dir := labtest.Guests(t), t.TempDir()
 	write(t, dir, "input", "from the machine\n")
@@ -43,7 +48,7 @@ func TestKernelExec(t *testing.T) {
 	}
 }
 
-// TestKernelExecStubborn: a second signal ends a guest whose command ignores the first.
+// TestKernelExecStubborn: when the command in a guest ignores a signal, a second one ends the guest.
 func TestKernelExecStubborn(t *testing.T) {
 	k, dir := labtest.Guests(t), t.TempDir()
 	cmd := command(t, dir, "kernel", "exec", k.Release, "--vm-memory", "600", "--share", ".", "--",
@@ -72,6 +77,8 @@ func TestKernelExecStubborn(t *testing.T) {
 	labtest.AwaitEnd(t, "QEMU", machines)
 }
 
+// TestKernelExecUsage: kernel exec refuses calls without a command, with a program that the guest cannot see, and with
+// a folder to share that does not exist.
 func TestKernelExecUsage(t *testing.T) {
 	dir := t.TempDir()
 	program, err := os.CreateTemp("/tmp", "gateweigh-test-") // which the guest's own /tmp would hide

@@ -169,6 +169,14 @@ func oneRun(name string) error {
 		exitUsage, fmt.Errorf("%s compares kernels, and has a run for each: give one of %s", name, strings.Join(runs, ", "))}
 }
 
+// openOneRun is measure.Open for a command that wants one run. For a comparison of kernels it returns oneRun's error.
+func openOneRun(ctx context.Context, name string) (run result.Run, forget func(), err error) {
+	if err := oneRun(name); err != nil {
+		return run, func() {}, err
+	}
+	return measure.Open(ctx, name)
+}
+
 // reportKernels rebuilds the report of each kernel's run, and the report that compares them.
 func reportKernels(dir string, plan kernelsPlan, asJSON bool) error {
 	for _, k := range plan.Kernels {

@@ -1,3 +1,5 @@
+// Tests of runs under several kernels.
+
 package main
 
 import (
@@ -9,8 +11,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestFolderOfKernels: the reports of a run under several kernels are rebuilt together, and commands for one run name
-// those that the folder has.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. simulated(t, dir, name, seed, ratio) writes a run folder with simulated trials, in which a device
+// costs ratio times as much as the clean router.
+
+// TestFolderOfKernels: report rebuilds all reports of a comparison of kernels. A command for one run names the runs
+// that the folder holds.
 func TestFolderOfKernels(t *testing.T) {
 	dir := t.TempDir()
 	for seed, name := range []string{"6.1", "native"} {
@@ -47,8 +53,8 @@ func TestFolderOfKernels(t *testing.T) {
 	}
 }
 
-// TestLoadsOfMixedGuests: loads are divided beforehand where one guest of several has an emulated CPU, and stay where
-// they were given.
+// TestLoadsOfMixedGuests: when some guests have an emulated CPU and others do not, the loads of all are divided. Loads
+// given with --set stay.
 func TestLoadsOfMixedGuests(t *testing.T) {
 	kvm, tcg := &result.VM{Accelerator: result.KVM}, &result.VM{Accelerator: result.TCG}
 	for name, c := range map[string]struct {

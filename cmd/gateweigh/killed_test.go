@@ -1,3 +1,5 @@
+// Tests of runs of which a process is killed.
+
 package main
 
 import (
@@ -19,9 +21,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// crowd is two clean routers with personas; a block has windows enough to kill
-// something after the first.
-const crowd = `duts = ["personas"]
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// small is an experiment of a few seconds with the device allowlist. leftovers lists what runs of this test left
+// behind: processes, links, rules and mounts. leftoversSoon first waits until there is nothing of these, two minutes at
+// most.
+
+// manyWindows is an experiment whose device changes nothing on its router; the clients are personas (simulated, without
+// a namespace each), and their number is filled in by Sprintf. A block has several windows, so that a test can kill a
+// process after the first.
+const manyWindows = `duts = ["personas"]
 clients = [%d]
 offered_mbps = [50]
 blocks = 2
@@ -42,6 +51,7 @@ type background struct {
 	log string // file of its standard error
 }
 
+// start starts a command and writes its standard error to a file in dir. The command is killed when the test ends.
 func start(t *testing.T, dir string, cmd *exec.Cmd) background {
 	t.Helper()
 	log, err := os.Create(filepath.Join(dir, "stderr"))
@@ -57,6 +67,7 @@ func start(t *testing.T, dir string, cmd *exec.Cmd) background {
 	return background{cmd, log.Name()}
 }
 
+// said returns what the run has written to its standard error so far.
 func (b background) said(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(b.log)
@@ -66,7 +77,7 @@ func (b background) said(t *testing.T) string {
 	return string(text)
 }
 
-// child finds the child process that has all these arguments.
+// child waits for a child process with these arguments in a row, and returns its number.
 func child(t *testing.T, parent int, args ...string) int {
 	t.Helper()
 	found := 0
@@ -76,7 +87,7 @@ func child(t *testing.T, parent int, args ...string) int {
 			t.Fatal(err)
 		}
 		for _, path := range list {
-			raw, _ := os.ReadFile(path) // gone meanwhile: has no arguments
+			raw, _ := os.ReadFile(path) // a process that has ended meanwhile has no arguments
 			argv := "\x00" + string(raw)
 			stat, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
 			_, rest, _ := strings.Cut(string(stat), ") ")
@@ -93,7 +104,7 @@ func child(t *testing.T, parent int, args ...string) int {
 	return found
 }
 
-// records counts the records of the run in dir/r.
+// records counts the records of one kind, such as result.KindTrial, in the run in dir/r.
 func records(t *testing.T, dir string, kind string) int {
 	t.Helper()
 	return bytes.Count(trials(t, filepath.Join(dir, "r")), []byte(`"kind":"`+kind+`"`))
@@ -107,7 +118,7 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// resumed completes the run in dir/r and reads it.
+// resumed waits until nothing of the killed run in dir/r is left, resumes the run to its end and reads it.
 func resumed(t *testing.T, dir string) result.Run {
 	t.Helper()
 	labtest.Await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
@@ -122,7 +133,7 @@ func resumed(t *testing.T, dir string) result.Run {
 	return run
 }
 
-// wantSaid checks that a run names the killed process and its host.
+// wantSaid requires the output of a run to have all of want.
 func wantSaid(t *testing.T, text string, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -132,7 +143,7 @@ func wantSaid(t *testing.T, text string, want ...string) {
 	}
 }
 
-// wantWindows requires each window of the crowd to be measured once.
+// wantWindows requires each window of manyWindows to be measured once.
 func wantWindows(t *testing.T, run result.Run) {
 	t.Helper()
 	seen := map[[2]int]int{}
@@ -144,9 +155,12 @@ func wantWindows(t *testing.T, run result.Run) {
 	}
 }
 
+// TestKilledClientHostCostsItsBlock: the test kills the agent of a client host. The block fails with that reason, the
+// next block is measured, and a resume measures the windows that are missing. Lab a is that of the device or of the
+// clean router; a/client is its client host.
 func TestKilledClientHostCostsItsBlock(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "crowd.toml", fmt.Sprintf(crowd, 4))
+	write(t, dir, "crowd.toml", fmt.Sprintf(manyWindows, 4))
 	b := start(t, dir, command(t, dir, "run", "crowd.toml", "--out", "r"))
 	labtest.Await(t, "the first trial", func() bool { return records(t, dir, result.KindTrial) > 0 })
 	host := child(t, b.cmd.Process.Pid, "-host", "a/client")
@@ -160,7 +174,7 @@ func TestKilledClientHostCostsItsBlock(t *testing.T) {
 	wantSaid(t, text, "personas, block 1 failed: at 50 Mbit/s: window ", ": "+lost+"\n",
 		"not measured", "gateweigh run --resume r")
 	if !strings.Contains(text, " no figure or no interval") {
-		// a busy machine may have had the second block's trials rejected
+		// On a busy machine the trials of the second block may be rejected; then the run says that first.
 		wantSaid(t, text, "some blocks failed")
 	}
 	if got := records(t, dir, result.KindTrial); got < 6 || got > 9 {
@@ -169,11 +183,11 @@ func TestKilledClientHostCostsItsBlock(t *testing.T) {
 	wantWindows(t, resumed(t, dir))
 }
 
-// TestKilledTrafficWorkerCostsItsBlock: under a low limit of open files the streams
-// of one host are shared out over several processes.
+// TestKilledTrafficWorkerCostsItsBlock: a low limit of open files makes the lab share out one host's streams over
+// several processes. The test kills one of them.
 func TestKilledTrafficWorkerCostsItsBlock(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "crowd.toml", fmt.Sprintf(crowd, 260))
+	write(t, dir, "crowd.toml", fmt.Sprintf(manyWindows, 260))
 	cmd := command(t, dir, "run", "crowd.toml", "--out", "r")
 	limited := exec.Command("prlimit", append([]string{"--nofile=1200", cmd.Path}, cmd.Args[1:]...)...)
 	limited.Dir, limited.Env = cmd.Dir, cmd.Env
@@ -187,9 +201,11 @@ func TestKilledTrafficWorkerCostsItsBlock(t *testing.T) {
 	wantWindows(t, resumed(t, dir))
 }
 
+// TestKilledLabWithPersonasLeavesNothingAndResumes: the test kills gateweigh itself. A resume keeps the trials and
+// marks the later ones as of sitting 1.
 func TestKilledLabWithPersonasLeavesNothingAndResumes(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "crowd.toml", fmt.Sprintf(crowd, 4))
+	write(t, dir, "crowd.toml", fmt.Sprintf(manyWindows, 4))
 	b := start(t, dir, command(t, dir, "run", "crowd.toml", "--out", "r"))
 	labtest.Await(t, "the first trial", func() bool { return records(t, dir, result.KindTrial) > 0 })
 	kill(t, b.cmd.Process.Pid)
@@ -203,8 +219,8 @@ func TestKilledLabWithPersonasLeavesNothingAndResumes(t *testing.T) {
 	}
 }
 
-// slowDoors keep the personas of two machines at the door long enough to kill one.
-const slowDoors = `measure = "logins"
+// slowLogins is an experiment with a device whose logins take a second, long enough to kill a client host meanwhile.
+const slowLogins = `measure = "logins"
 duts = ["doors"]
 clients = [6]
 blocks = 2
@@ -216,9 +232,11 @@ open = true
 login = "sleep 1"
 `
 
+// TestKilledHostOfAStormCostsTheStorm: the test kills the agent of a client host while clients log in. That storm (all
+// logins of a block) is lost and the next one is measured; a resume repeats the lost one.
 func TestKilledHostOfAStormCostsTheStorm(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "doors.toml", slowDoors)
+	write(t, dir, "doors.toml", slowLogins)
 	b := start(t, dir, command(t, dir, "run", "doors.toml", "--out", "r"))
 	host := child(t, b.cmd.Process.Pid, "-host", "a/client2")
 	child(t, host, "sleep 1") // a login
@@ -236,7 +254,7 @@ func TestKilledHostOfAStormCostsTheStorm(t *testing.T) {
 	}
 }
 
-// TestRunUnderNohup goes on when its terminal is gone.
+// TestRunUnderNohup: a run under nohup goes on when its terminal is gone.
 func TestRunUnderNohup(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)

@@ -13,8 +13,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// BenchmarkLargeReport makes the report of 10,000 blocks of 100 nodes, copies of a real run's, and says what CPU time
-// and memory that takes: nearly all of what campaign collect takes.
+// Helpers of other files: command prepares a call of gateweigh in a folder.
+
+// BenchmarkLargeReport makes the report of 10,000 blocks from 100 nodes, copied from a small real run, and prints its
+// CPU time and memory. campaign collect spends nearly all its time on that.
 func BenchmarkLargeReport(b *testing.B) {
 	const blocks = 10_000
 	dir, err := os.MkdirTemp("/dev/shm", "report")
@@ -38,8 +40,8 @@ func BenchmarkLargeReport(b *testing.B) {
 	}
 }
 
-// copyBlocks repeats the trials of a run under further numbers of blocks until it has so many, each on one of 100
-// nodes.
+// copyBlocks appends copies of a run's trials, with new block numbers and one of 100 nodes each, until the run has that
+// many blocks.
 func copyBlocks(b *testing.B, file string, blocks int) {
 	b.Helper()
 	text, err := os.ReadFile(file)

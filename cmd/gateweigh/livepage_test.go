@@ -1,3 +1,5 @@
+// Tests of the page that shows a run while it goes on.
+
 package main
 
 import (
@@ -18,10 +20,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 )
 
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. small is an experiment of a few seconds with the device allowlist.
+
 var pagePairs = flag.Int("page-pairs", 8, "pairs of runs, with the live page open and closed")
 
-// BenchmarkWithLivePage measures the same run with the live page open in Chromium, and with nobody looking, in turns.
-// It prints the ratio of the router's CPU time per bit, open to closed, with its 95 % interval over pairs of runs.
+// BenchmarkWithLivePage measures pairs of runs, one with the live page open in Chromium and one without. It prints the
+// ratio of the router's CPU time per bit, open to closed, with its 95 % interval over pairs.
 func BenchmarkWithLivePage(b *testing.B) {
 	dir := b.TempDir()
 	write(b, dir, "small.toml", small)
@@ -42,8 +47,7 @@ func BenchmarkWithLivePage(b *testing.B) {
 	}
 }
 
-// runBesidePage measures a run, with the page of all runs of its folder open or not, and returns the router's CPU time
-// per bit.
+// runBesidePage measures a run, with the live page open or not, and returns the router's CPU time per bit.
 func runBesidePage(b *testing.B, dir, name string, open bool) float64 {
 	if open {
 		server := command(b, dir, "serve", ".", "--listen", "127.0.0.1:0")

@@ -23,7 +23,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/vm"
 )
 
-// TestMain lets the test binary be gateweigh itself, and its own agent.
+// TestMain: the test binary also is gateweigh and its agents, so that tests can start them as processes.
 func TestMain(m *testing.M) {
 	agent.Sources = testSources // of agents for other processors too: see smallBox
 	vm.RunAs(os.Args)
@@ -35,10 +35,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testSources is what lab and agents of these tests have for the hash of their sources.
+// testSources replaces the hash of the sources in labs and agents of these tests.
 const testSources = "of-these-tests"
 
-// command prepares a call of gateweigh in dir.
+// command prepares a call of gateweigh with the working directory dir. The program is the test binary.
 func command(t testing.TB, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -51,15 +51,23 @@ func command(t testing.TB, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// mark is in the environment of all that this test process starts, so that tests tell
-// their own labs from others on the machine.
+// withPath makes a command find programs in its working directory first.
+func withPath(cmd *exec.Cmd) *exec.Cmd {
+	cmd.Env = append(cmd.Env, "PATH="+cmd.Dir+":"+os.Getenv("PATH"))
+	return cmd
+}
+
+// mark is in the environment of every process that this test process starts. By it tests tell their own labs from
+// others on the machine.
 var mark = fmt.Sprintf("GATEWEIGH_TEST_PROCESS=%d", os.Getpid())
 
+// ended is what a command left when it ended.
 type ended struct {
 	code           int
 	stdout, stderr string
 }
 
+// finish runs a command to its end, whatever its exit code.
 func finish(t testing.TB, cmd *exec.Cmd) ended {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -84,6 +92,7 @@ warmup = "200ms"
 redo = 0
 `
 
+// write writes a file and returns its path.
 func write(t testing.TB, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -93,8 +102,8 @@ func write(t testing.TB, dir, name, text string) string {
 	return path
 }
 
-// measured accepts the exit codes of a run that went through its plan: on a
-// machine that is busy with other tests trials may be rejected.
+// measured requires a run to have gone through its plan. Trials may be rejected, because other tests keep the machine
+// busy.
 func measured(t *testing.T, e ended) {
 	t.Helper()
 	if e.code != 0 && e.code != exitRejected {
@@ -102,6 +111,7 @@ func measured(t *testing.T, e ended) {
 	}
 }
 
+// trials returns trials.jsonl of the run in a folder; nil if there is none yet.
 func trials(t *testing.T, dir string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, result.TrialsFile))
@@ -111,6 +121,8 @@ func trials(t *testing.T, dir string) []byte {
 	return b
 }
 
+// TestRunLeavesACompleteFolder: a run of small leaves all records and report files, with the device in both labs in
+// turn. A second run does not write into its folder, and report makes the same summary again.
 func TestRunLeavesACompleteFolder(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
@@ -175,7 +187,7 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 	}
 }
 
-// checkCourses holds that each trial has its course, and that courses add up to the figures of their windows.
+// checkCourses requires each trial to have a course, and its points to agree with the figures of the window.
 func checkCourses(t *testing.T, run result.Run) {
 	t.Helper()
 	courses := map[result.TrialKey]result.Course{}
@@ -213,6 +225,7 @@ func checkCourses(t *testing.T, run result.Run) {
 	}
 }
 
+// read returns the contents of dir/name.
 func read(t *testing.T, dir, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, name))
@@ -222,7 +235,7 @@ func read(t *testing.T, dir, name string) []byte {
 	return b
 }
 
-// summary is what tests read of summary.json.
+// summary is the part of summary.json that tests read.
 type summary struct {
 	Measure      string
 	Cells        []struct{ Dimensions result.Cell }
@@ -230,7 +243,7 @@ type summary struct {
 	FailedBlocks []analysis.FailedBlock `json:"failed_blocks"`
 }
 
-// summaryOf is the summary of the run in dir/r.
+// summaryOf reads the summary of the run in dir/r.
 func summaryOf(t *testing.T, dir string) (s summary) {
 	t.Helper()
 	if err := json.Unmarshal(read(t, dir, "r/summary.json"), &s); err != nil {
@@ -239,7 +252,8 @@ func summaryOf(t *testing.T, dir string) (s summary) {
 	return s
 }
 
-// begin starts a run and returns once its first trial is on the disk.
+// begin starts a run of dir/small.toml into dir/r, and returns the run and its standard error once the first record is
+// on the disk.
 func begin(t *testing.T, dir string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	cmd := command(t, dir, "run", "small.toml", "--out", "r")
@@ -254,8 +268,8 @@ func begin(t *testing.T, dir string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &stderr
 }
 
-// leftovers lists what of this process's runs the machine still has. A link in a namespace
-// without a name lasts no longer than the agents.
+// leftovers lists what runs of this test process still have on the machine: agents, links, namespaces, rules and
+// mounts. Links in namespaces without names are not listed: they end with the agents.
 func leftovers(t *testing.T) string {
 	t.Helper()
 	var found []string
@@ -284,6 +298,8 @@ func leftovers(t *testing.T) string {
 	return strings.Join(found, "\n")
 }
 
+// TestKilledRunLeavesNothingAndResumes: after SIGKILL and clean nothing of a run is left on the machine. A resume keeps
+// the finished trials and measures each other window once.
 func TestKilledRunLeavesNothingAndResumes(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
@@ -299,7 +315,7 @@ func TestKilledRunLeavesNothingAndResumes(t *testing.T) {
 	if e := finish(t, command(t, dir, "clean")); e.code != 0 {
 		t.Fatalf("clean: %+v", e)
 	}
-	// The kernel removes namespaces and their threads in its own time.
+	// The kernel removes namespaces and their threads some time later.
 	labtest.Await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
 	e := finish(t, command(t, dir, "run", "--resume", "r"))
 	measured(t, e)
@@ -328,6 +344,8 @@ func TestKilledRunLeavesNothingAndResumes(t *testing.T) {
 	}
 }
 
+// TestInterruptKeepsTrialsAndSaysHowToGoOn: a run ended by Ctrl-C removes its labs, reports the finished trials and
+// names the option --resume.
 func TestInterruptKeepsTrialsAndSaysHowToGoOn(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
@@ -345,6 +363,7 @@ func TestInterruptKeepsTrialsAndSaysHowToGoOn(t *testing.T) {
 	}
 }
 
+// TestSecondRunIsToldWhoMeasures: a run beside another one is refused, with the process and folder of the other.
 func TestSecondRunIsToldWhoMeasures(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)

@@ -1,3 +1,5 @@
+// Tests of the manual that gateweigh prints.
+
 package main
 
 import (
@@ -9,8 +11,11 @@ import (
 	"github.com/gateweigh/gateweigh/manual/manualtest"
 )
 
-// TestManual: the pages can be written, docs/reference/commands.md is as the commands have it, and "gateweigh manual"
-// writes the same bytes whenever it is called.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. small is an experiment of a few seconds with the device allowlist.
+
+// TestManual: the man pages can be written, always as the same bytes, and docs/reference/commands.md matches the
+// commands.
 func TestManual(t *testing.T) {
 	b := book(rootCommand())
 	manualtest.Write(t, b, t.TempDir())
@@ -27,7 +32,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestAgentsPage: gateweigh-agent is no program of cobra's, and its page has --self-test as the program does.
+// TestAgentsPage: gateweigh-agent is not built with cobra. Its page describes --self-test in the words of the program.
 func TestAgentsPage(t *testing.T) {
 	usage := finish(t, command(t, t.TempDir(), agent.Subcommand, "-h")).stderr
 	flags := agentProgram().Flags().FlagUsages()
@@ -36,12 +41,13 @@ func TestAgentsPage(t *testing.T) {
 	}
 }
 
-// TestBashCompletes: bash itself, with the script that packages install, completes what is typed.
+// TestBashCompletes: bash, with the completion script that packages install, completes command lines.
 func TestBashCompletes(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "own.toml", small)
 	script := finish(t, command(t, dir, "completion", "bash")).stdout
-	// bash-completion's function takes the words apart; here they are given.
+	// The script calls a function of bash-completion that takes the words of the line apart. This one hands the words
+	// over.
 	const typed = `
 _get_comp_words_by_ref() { words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; cur=${words[cword]}; prev=${words[cword-1]}; }
 compopt() { :; }

@@ -1,3 +1,5 @@
+// Tests of names that are close to what the user meant.
+
 package main
 
 import (
@@ -5,11 +7,16 @@ import (
 	"testing"
 )
 
-// TestMeant: what was misspelt is answered with what was meant, and other words with no guess.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. simulated(t, dir, name, seed, ratio) writes a run folder with simulated trials, in which a device
+// costs ratio times as much as the clean router. profiled adds a CPU profile to a run folder.
+
+// TestMeant: for a misspelt word the error suggests the right one, and for any other wrong word nothing.
 func TestMeant(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
 	profiled(t, dir+"/r")
+	// Each command line has the whole command or the word that the error suggests.
 	for line, want := range map[string]string{
 		"rnu": "run", "lsit": "list", "reprot r": "report", "kernel fecth": "kernel fetch",
 		"run quik": "quick", "run quick --st blocks=1": "--set", "compare --max-overhed 5% r": "--max-overhead",

@@ -1,3 +1,5 @@
+// Tests of devices that need another kernel.
+
 package main
 
 import (
@@ -9,8 +11,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// TestSkippedDeviceNamesTheCommand: a run and its report name the kernel under which a device runs for which this
-// machine's kernel lacks something.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output.
+
+// TestSkippedDeviceNamesTheCommand: a device needs a feature that this kernel lacks and another one has. The run and
+// its report name the command that measures the device under that kernel.
 func TestSkippedDeviceNamesTheCommand(t *testing.T) {
 	if _, err := os.Stat("/proc/config.gz"); err != nil {
 		if installed, _ := filepath.Glob("/boot/config-*"); len(installed) == 0 {

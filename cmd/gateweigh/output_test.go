@@ -1,3 +1,5 @@
+// Tests of output to a full disk or a closed pipe.
+
 package main
 
 import (
@@ -7,7 +9,11 @@ import (
 	"testing"
 )
 
-// TestFullOutput: a command whose output has no place says so and fails, whatever it prints.
+// Helpers of other files: command prepares a call of gateweigh in a folder. simulated(t, dir, name, seed, ratio) writes
+// a run folder with simulated trials, in which a device costs ratio times as much as the clean router. profiled adds a
+// CPU profile to a run folder.
+
+// TestFullOutput: every command fails with an error when it cannot write its output, because the disk is full.
 func TestFullOutput(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
@@ -37,7 +43,7 @@ func TestFullOutput(t *testing.T) {
 	}
 }
 
-// TestClosedPipe: nor does a reader that has gone away pass for success.
+// TestClosedPipe: SIGPIPE ends a command when the reader of its output has closed the pipe, as shells expect.
 func TestClosedPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -49,6 +55,6 @@ func TestClosedPipe(t *testing.T) {
 	cmd.Stdout = w
 	_ = cmd.Run()
 	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGPIPE {
-		t.Errorf("%v, want the end that a shell's pipes take for granted", cmd.ProcessState)
+		t.Errorf("%v, want SIGPIPE", cmd.ProcessState)
 	}
 }

@@ -1,8 +1,9 @@
+// Tests of runs with personas, clients that share one network namespace.
+
 package main
 
 import (
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,8 +13,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// fewDoors lets the first two clients in. They are personas of two machines.
-const fewDoors = `duts = ["doors"]
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// leftoversSoon lists the processes, links, rules and mounts that runs of this test left behind. withPath makes a
+// command find programs in its folder. withGatewayd puts gatewayd into a folder.
+
+// twoLogins is an experiment with a device that lets only the first two clients log in. Clients are personas of two
+// machines.
+const twoLogins = `duts = ["doors"]
 clients = [2, 6]
 mbps_per_client = [20]
 directions = ["both"]
@@ -30,9 +37,11 @@ open = true
 login = "test $GATEWEIGH_CLIENT -le 2"
 `
 
+// TestDeviceThatTakesFewerClients: a device lets 2 of 6 clients log in. The run measures 2 clients, reports the limit,
+// and does not try 6 again when it is resumed.
 func TestDeviceThatTakesFewerClients(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "doors.toml", fewDoors)
+	write(t, dir, "doors.toml", twoLogins)
 	e := finish(t, command(t, dir, "run", "doors.toml", "--out", "r"))
 	measured(t, e)
 	const limit = "Limit: doors took 2 clients and not 6: 2 of 6 clients could log in:"
@@ -55,7 +64,7 @@ func TestDeviceThatTakesFewerClients(t *testing.T) {
 	for _, b := range run.Blocks {
 		for _, st := range cost.StayOf(b).Stretches {
 			f := st.Fairness
-			// Both ways: two streams a client.
+			// Traffic goes both ways: two streams a client.
 			if f.Streams != 4 || !(f.Jain > 0.25 && f.Jain <= 1+1e-9) || f.Even > 1+1e-9 || f.MinMbps > f.MaxMbps ||
 				math.IsNaN(f.Even) {
 				t.Errorf("fairness %+v", f)
@@ -78,13 +87,14 @@ func TestDeviceThatTakesFewerClients(t *testing.T) {
 	}
 }
 
-// TestLabsThatDiffer runs the built-in experiments with two kinds of lab, made small.
+// TestLabsThatDiffer runs the built-in experiments whose two labs differ in more than the device, with few clients. The
+// report says in what they differ.
 func TestLabsThatDiffer(t *testing.T) {
 	for _, c := range []struct {
 		experiment    string
 		set           []string
-		device, clean int // streams of the lab's own generator on either side
-		said          string
+		device, clean int    // streams of gateweigh's own generator in the device's lab and in the clean router's
+		said          string // how the report describes the difference
 	}{
 		{"persona-check", []string{"clients=3"}, 3, 0,
 			"clients of kind persona, traffic of kind streams where the device is, clients of kind macvlan, traffic of kind " +
@@ -129,8 +139,8 @@ func TestLabsThatDiffer(t *testing.T) {
 	}
 }
 
-// everybody is an experiment with many clients at a real gateway, and a warm-up too short for their streams.
-const everybody = `duts = ["gateway-ebpf"]
+// manyClients is an experiment with 1500 clients at gatewayd. Its warm-up is too short for their streams to connect.
+const manyClients = `duts = ["gateway-ebpf"]
 clients = [1500]
 offered_mbps = [400]
 blocks = 1
@@ -141,15 +151,13 @@ warmup = "100ms"
 client = { kind = "persona" }
 `
 
-// TestManyClientsAtOnce: they lease, log in and connect, all of them; the clean router's
-// have static addresses; and the report says so.
+// TestManyClientsAtOnce: all clients get leases, log in and connect. The clients of the clean router have static
+// addresses. The lab makes the warm-up longer, and the report says how many streams were connected.
 func TestManyClientsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	withGatewayd(t, dir)
-	write(t, dir, "crowd.toml", everybody)
-	cmd := command(t, dir, "run", "crowd.toml", "--out", "r")
-	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
-	e := finish(t, cmd)
+	write(t, dir, "crowd.toml", manyClients)
+	e := finish(t, withPath(command(t, dir, "run", "crowd.toml", "--out", "r")))
 	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil || len(run.Blocks) != 1 || len(cost.StayOf(run.Blocks[0]).Stretches) != 1 {
 		t.Fatalf("%v, blocks %+v\n%s", err, run.Blocks, e.stderr)
@@ -176,8 +184,8 @@ func TestManyClientsAtOnce(t *testing.T) {
 	}
 }
 
-// coming is an experiment with guests at a real gateway while two clients send.
-const coming = `duts = ["gateway-ebpf"]
+// comingGuests is an experiment with gatewayd: while two clients send, ten others a second come, log in and leave.
+const comingGuests = `duts = ["gateway-ebpf"]
 clients = [2]
 offered_mbps = [20]
 blocks = 1
@@ -187,13 +195,13 @@ redo = 0
 client = { kind = "persona", churn = 10 }
 `
 
+// TestGuestsComeAndGo: of the guests (clients that come, log in and leave during a window) all get in and leave, and
+// the device then has the sessions that it had before.
 func TestGuestsComeAndGo(t *testing.T) {
 	dir := t.TempDir()
 	withGatewayd(t, dir)
-	write(t, dir, "coming.toml", coming)
-	cmd := command(t, dir, "run", "coming.toml", "--out", "r")
-	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
-	e := finish(t, cmd)
+	write(t, dir, "coming.toml", comingGuests)
+	e := finish(t, withPath(command(t, dir, "run", "coming.toml", "--out", "r")))
 	measured(t, e)
 	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil || len(run.Blocks) != 1 || cost.StayOf(run.Blocks[0]).Churn == nil {

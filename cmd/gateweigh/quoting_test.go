@@ -1,3 +1,5 @@
+// Tests of commands that gateweigh prints for copying.
+
 package main
 
 import (
@@ -10,8 +12,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// copied is what a program would get of a command that a user copied from somewhere in text: from the words begins on,
-// to the words ends, or to the end of the line.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. simulated(t, dir, name, seed, ratio) writes a run folder with simulated trials, in which a device
+// costs ratio times as much as the clean router.
+
+// copied finds a command in a text that gateweigh has printed, and returns the arguments that bash would give the
+// program if a user copied the command. The command begins with the words in begins. It ends before the words in ends,
+// or at the end of the line if ends is empty.
 func copied(t *testing.T, text, begins, ends string) []string {
 	t.Helper()
 	_, line, found := strings.Cut(text, begins)
@@ -27,7 +34,8 @@ func copied(t *testing.T, text, begins, ends string) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }
 
-// TestPrintedCommandsCanBeCopied: whatever folders and files are called, a shell takes what gateweigh prints.
+// TestPrintedCommandsCanBeCopied: commands that gateweigh prints are quoted for a shell, also when folders have spaces
+// and quotes in their names.
 func TestPrintedCommandsCanBeCopied(t *testing.T) {
 	dir, odd := t.TempDir(), "my runs/it's  $HOME"
 	simulated(t, dir, odd, 1, 1.2)
@@ -57,7 +65,7 @@ func TestPrintedCommandsCanBeCopied(t *testing.T) {
 	}
 }
 
-// TestRunsCommandsCanBeCopied: so are those of a run that lacks something, in the terminal and in its report.
+// TestRunsCommandsCanBeCopied: the commands that a run names at its end and in environment.json are quoted too.
 func TestRunsCommandsCanBeCopied(t *testing.T) {
 	dir, file, out := t.TempDir(), "my gateway's.toml", "its 'r'"
 	write(t, dir, file,

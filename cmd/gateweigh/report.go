@@ -69,10 +69,7 @@ func companions(ctx context.Context, names []string) (all []analysis.Summary, er
 		if i > 0 && sameFile(name, names[0]) {
 			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: that is the run itself", name)}
 		}
-		if err := oneRun(name); err != nil {
-			return nil, err
-		}
-		run, forget, err := measure.Open(ctx, name)
+		run, forget, err := openOneRun(ctx, name)
 		forget()
 		if err != nil {
 			return nil, err

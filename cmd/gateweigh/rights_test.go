@@ -1,3 +1,5 @@
+// Tests of runs without some of the rights that they need.
+
 package main
 
 import (
@@ -11,7 +13,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/doctor"
 )
 
-// under has another program start a command: unshare, setpriv.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// small is an experiment of a few seconds with the device allowlist. reportOf returns the checks in the output of
+// doctor --json, by key.
+
+// under makes another program, such as unshare or setpriv, start a command.
 func under(cmd *exec.Cmd, argv ...string) *exec.Cmd {
 	cmd.Args = slices.Concat(argv, []string{cmd.Path}, cmd.Args[1:])
 	cmd.Path, cmd.Err = "", nil
@@ -21,13 +28,14 @@ func under(cmd *exec.Cmd, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// withoutSbin hides the folders of administrators' programs from a command, and from nobody else.
+// withoutSbin hides /usr/sbin and /usr/local/sbin from a command. Other processes keep them.
 func withoutSbin(cmd *exec.Cmd) {
 	const hide = `for d in /usr/local/sbin /usr/sbin; do PATH=/usr/bin:/bin mount -t tmpfs none $d; done; exec "$@"`
 	under(cmd, "/usr/bin/unshare", "-m", "/bin/sh", "-ec", hide, "sh")
 }
 
-// refusedBy runs doctor, which says that nothing can run, inside another program: its verdict and its lines by key.
+// refusedBy runs doctor inside another program and requires it to say that nothing can run. It returns doctor's verdict
+// and its checks by key.
 func refusedBy(t *testing.T, dir string, in ...string) (verdict string, lines map[string]doctor.Check) {
 	t.Helper()
 	e := finish(t, under(command(t, dir, "doctor", "--quick", "--json"), in...))
@@ -38,9 +46,11 @@ func refusedBy(t *testing.T, dir string, in ...string) (verdict string, lines ma
 	return r.Verdict, reportOf(t, e.stdout)
 }
 
+// hidden is the reason that run and doctor give.
 const hidden = "this process namespace hides the kernel's threads: run with --pid=host"
 
-// TestOwnProcessNamespace is a container's, with all capabilities: run and doctor name it, and nothing else.
+// TestOwnProcessNamespace runs as a container does that has all capabilities and a process namespace of its own. run
+// and doctor name the namespace as the only reason why they refuse.
 func TestOwnProcessNamespace(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
@@ -57,7 +67,7 @@ func TestOwnProcessNamespace(t *testing.T) {
 			t.Errorf("%s: %q: %+v", name, verdict, l)
 		}
 		if name == "the machine's /proc" {
-			continue // which knows no process of this namespace by its number: no host starts
+			continue // this /proc knows no process of the new namespace by its number, so no host starts
 		}
 		if l := lines["kernel.threaded-napi"]; !strings.Contains(l.Found, hidden) ||
 			strings.Contains(l.Found+l.Remedy, "5.12") {
@@ -69,7 +79,8 @@ func TestOwnProcessNamespace(t *testing.T) {
 	}
 }
 
-// TestMissingCapabilities: those that every lab needs are named, with the option of a container that gives them.
+// TestMissingCapabilities: run and doctor name capabilities that every lab needs, and the container's option that
+// grants them.
 func TestMissingCapabilities(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
@@ -99,7 +110,8 @@ func TestMissingCapabilities(t *testing.T) {
 	}
 }
 
-// TestDevicesWithoutRights: a device is not called impossible for a kernel that has all it needs.
+// TestDevicesWithoutRights: without CAP_SYS_ADMIN, list says that a device lacks the capability. It does not blame the
+// kernel.
 func TestDevicesWithoutRights(t *testing.T) {
 	e := finish(t, under(command(t, t.TempDir(), "list", "--json", "allowlist"), "setpriv", "--bounding-set=-sys_admin"))
 	var l listing
@@ -117,7 +129,7 @@ func TestDevicesWithoutRights(t *testing.T) {
 	}
 }
 
-// TestPathWithoutSbin is root's after su without "-": all programs are found.
+// TestPathWithoutSbin: a run finds all programs with the PATH that root has after su without "-".
 func TestPathWithoutSbin(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml",

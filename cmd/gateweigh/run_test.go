@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestDescriptionAfterSet: what heads the report does not claim clients or loads that
-// --set has changed.
+// TestDescriptionAfterSet: when --set changes keys of an experiment, its description names them. It does not claim the
+// old values.
 func TestDescriptionAfterSet(t *testing.T) {
 	shipped, err := loadExperiment("churn")
 	if err != nil {
@@ -34,8 +34,8 @@ func TestDescriptionAfterSet(t *testing.T) {
 	}
 }
 
-// TestLongDescription: what is said of many changed keys, and of values of several lines, can be read again from the
-// run's experiment.toml.
+// TestLongDescription: a description with many changed keys is cut short, and one of several lines can be stored in
+// experiment.toml.
 func TestLongDescription(t *testing.T) {
 	exp, err := loadExperiment("tunnel-cpu")
 	if err != nil {

@@ -11,9 +11,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// TestExitCodeOfRun: a run that has its answer exits with 0 however noisy it was, and one that lacks a figure says
-// which and why.
+// TestExitCodeOfRun: a run that measured what it was asked for exits with 0, even on a noisy machine. With --strict it
+// fails when windows are missing or the machine was noisy. A run that lacks a figure says which and why.
 func TestExitCodeOfRun(t *testing.T) {
+	// A cell has no interval with fewer than 2 pairs of trials.
 	cell := func(pairs, blocks int) analysis.Cell {
 		c := analysis.Cell{
 			Cell: result.NewCell(result.DUT, "allowlist", result.OfferedMbps, 100), Pairs: pairs, Blocks: blocks}

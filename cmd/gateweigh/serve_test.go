@@ -1,3 +1,5 @@
+// Tests of gateweigh serve, which shows runs on a web page.
+
 package main
 
 import (
@@ -16,7 +18,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// serving serves a folder, or runs/, until the test ends; get returns one of its pages.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. small is an experiment of a few seconds with the device allowlist. start runs a command in the
+// background, and said returns its standard error so far.
+
+// serving runs gateweigh serve in dir until the test ends. args may name the folder to serve, by default runs. get
+// returns the body of a page.
 func serving(t *testing.T, dir string, args ...string) (get func(path string) string, server *exec.Cmd) {
 	t.Helper()
 	server = command(t, dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
@@ -46,8 +53,8 @@ func serving(t *testing.T, dir string, args ...string) (get func(path string) st
 	}, server
 }
 
-// TestServeFollowsARun serves a folder while a run measures into it, until the run has ended: the run is as without it.
-// Long: one run goes through all its states.
+// TestServeFollowsARun serves a folder while a run measures into it, until the run has ended. The run is not disturbed.
+// Long: it follows one run through all of its states.
 func TestServeFollowsARun(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
@@ -89,7 +96,7 @@ func TestServeFollowsARun(t *testing.T) {
 	}
 }
 
-// TestServeRefuses: serve refuses settings that would show runs to strangers, and gives the remedy.
+// TestServeRefuses: serve refuses settings that would show runs to strangers, and says what to do.
 func TestServeRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -118,8 +125,8 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
-// TestTrend: an experiment in a folder, runs and bundles that are named, and what is no course.
-// Long: one line a refusal.
+// TestTrend: trend takes all runs of an experiment in a folder, or named runs and bundles. It refuses runs that do not
+// belong together. Long: each refusal has a line.
 func TestTrend(t *testing.T) {
 	dir := t.TempDir()
 	for name, ratio := range map[string]float64{"a": 2, "b": 2, "c": 3, "other": 2} {
@@ -131,9 +138,6 @@ func TestTrend(t *testing.T) {
 			run.Environment.Experiment = name
 		}
 		folder := filepath.Join(dir, runsFolder, name)
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
 		if err := analysistest.Write(folder, run); err != nil {
 			t.Fatal(err)
 		}

@@ -1,3 +1,5 @@
+// Tests of routers whose CPUs are slowed down.
+
 package main
 
 import (
@@ -16,6 +18,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. start runs a command in the background, and said returns its standard error so far. records counts
+// the records of a kind in the folder r. resumed resumes the run in the folder r to its end and reads it.
+
+// slowSmall is an experiment whose routers get half of their CPU: router.speed starts a process, the burner, that takes
+// the other half with real-time priority.
 const slowSmall = `duts = ["allowlist"]
 clients = [2]
 offered_mbps = [10]
@@ -28,8 +36,8 @@ redo = 0
 router.speed = 0.5
 `
 
-// TestSlowRoutersAreMarked: a run whose lab process is killed slows nothing any more, and the
-// run that completes it has the share of its routers in every record and wherever figures are shown.
+// TestSlowRoutersAreMarked: a killed run slows no router any more. The run that completes it records the share of CPU
+// that its routers had, and shows the share beside every figure.
 func TestSlowRoutersAreMarked(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", slowSmall)
@@ -50,7 +58,7 @@ func TestSlowRoutersAreMarked(t *testing.T) {
 	}
 	for _, trial := range run.Trials {
 		for _, m := range []cost.Measurement{cost.SidesOf(trial).DUT, cost.SidesOf(trial).Clean} {
-			// Beside other programs of real-time priority a trial is rejected for it.
+			// When other programs of real-time priority disturb a trial, it is rejected for that.
 			share := m.Metrics[result.RouterShare]
 			if share == 0 || trial.Accepted && math.Abs(share-0.5) > 0.05 {
 				t.Errorf("the routers had %g of their CPU, want 0.5", share)
@@ -74,7 +82,7 @@ func TestSlowRoutersAreMarked(t *testing.T) {
 	}
 }
 
-// burners counts the processes of this test's runs that slow routers down.
+// burners counts the processes that slow routers down for runs of this test process.
 func burners(t *testing.T) (n int) {
 	t.Helper()
 	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -91,7 +99,7 @@ func burners(t *testing.T) (n int) {
 	return n
 }
 
-// TestBurn: a command that burns ends by itself, by Ctrl-C, or with a clear error.
+// TestBurn: burn ends after its time, by Ctrl-C, or with a clear error.
 func TestBurn(t *testing.T) {
 	dir := t.TempDir()
 	if e := finish(t, command(t, dir, "burn", "20%", "--for", "100ms")); e.code != 0 ||

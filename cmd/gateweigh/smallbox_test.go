@@ -15,12 +15,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// boxes are qemu-user's programs for the processors of small boxes. qemu-mips, which is big-endian, does not translate
-// the kernel's messages about interfaces.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// small is an experiment of a few seconds with the device allowlist. reportOf returns the checks in the output of
+// doctor --json, by key. sshtest emulates machines that are reached by ssh.
+
+// boxes maps processors of small routers (names of GOARCH) to the programs of qemu-user that emulate them. qemu-mips
+// (big-endian) is missing, because it does not translate the kernel's netlink messages.
 var boxes = map[string]string{"arm": "qemu-arm", "mipsle": "qemu-mipsel"}
 
-// smallBox: a box with another processor is a router, with an agent of its own. What cannot be metered there is said,
-// and has no figure. BOXES names the processors, with commas.
+// smallBox is a part of TestOnMachines: it measures a router with another processor, by an agent built for it. Figures
+// that the router's kernel cannot give are missing, with the reason. The environment variable BOXES chooses processors,
+// separated by commas.
 func smallBox(t *testing.T, m *sshtest.Machines, dir string) {
 	for arch := range strings.SplitSeq(cmp.Or(os.Getenv("BOXES"), "arm"), ",") {
 		emulator := boxes[arch]
@@ -58,7 +64,7 @@ redo = 3
 	}
 }
 
-// buildAgent builds the agent for a processor, as of the same sources as this test, to /run/kit/agent-ARCH.
+// buildAgent builds /run/kit/agent-ARCH for a processor, with the same hash of sources as this test.
 func buildAgent(t *testing.T, m *sshtest.Machines, arch string) {
 	t.Helper()
 	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(m.Dir, "agent-"+arch), "-ldflags",
@@ -69,7 +75,7 @@ func buildAgent(t *testing.T, m *sshtest.Machines, arch string) {
 	}
 }
 
-// isUnmetered requires a run's records and outputs to say that the router's CPU is not measured, and why.
+// isUnmetered requires the records and outputs of a run to say that the router's CPU time is not measured, and why.
 func isUnmetered(t *testing.T, e ended, folder, arch, emulator string) {
 	t.Helper()
 	run, err := measure.ReadRun(folder)

@@ -1,3 +1,5 @@
+// Tests of runs on several machines by SSH.
+
 package main
 
 import (
@@ -16,7 +18,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestOnMachines runs the program with machines that ssh reaches.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// small is an experiment of a few seconds with the device allowlist. reportOf returns the checks in the output of
+// doctor --json, by key.
+
+// TestOnMachines runs gateweigh with hosts that it reaches by ssh. sshtest emulates these machines (client, router and
+// server, each with its own sshd) by namespaces. m.Tables returns the part of an experiment's file that names them, and
+// m.State describes what a run may change on a machine. The parts run in this order on the same machines.
 func TestOnMachines(t *testing.T) {
 	m, dir := sshtest.New(t), t.TempDir()
 	m.AddOrdinaryUser(t, "lab ALL=(root) NOPASSWD: ALL\n")
@@ -24,15 +33,14 @@ func TestOnMachines(t *testing.T) {
 		name string
 		test func(*testing.T, *sshtest.Machines, string)
 	}{
-		{"run", runOverSSH}, {"doctor", doctorOfHosts}, {"closed router", closedRouter}, {"clocks", keptClocks},
-		{"small box", smallBox}, {"bandwidth", portalBandwidth},
+		{"run", runOverSSH}, {"families", familiesOverSSH}, {"doctor", doctorOfHosts}, {"closed router", closedRouter},
+		{"clocks", keptClocks}, {"small box", smallBox /* smallbox_test.go */}, {"bandwidth", portalBandwidth},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, m, dir) })
 	}
 }
 
-// runOverSSH makes a run on three machines, from the file to the report. The router is reached as an ordinary user with
-// sudo.
+// runOverSSH measures on three machines and makes the report. The router's login is that of an ordinary user with sudo.
 func runOverSSH(t *testing.T, m *sshtest.Machines, dir string) {
 	before := map[string]string{}
 	for _, name := range sshtest.Names {
@@ -68,12 +76,43 @@ func runOverSSH(t *testing.T, m *sshtest.Machines, dir string) {
 	}
 }
 
-// ordinaryTables are those of the machines with an ordinary user on the router.
+// familiesOverSSH measures three machines by IPv4, IPv6 and both. Afterwards they are as before: they keep no IPv6
+// address, route or setting of the lab.
+func familiesOverSSH(t *testing.T, m *sshtest.Machines, dir string) {
+	before := map[string]string{}
+	for _, name := range sshtest.Names {
+		before[name] = m.State(t, name)
+	}
+	write(t, dir, "families.toml", strings.Replace(bothFamilies, `"allowlist", "floor"`, `"allowlist"`, 1)+m.Tables(2, ""))
+	measured(t, finish(t, command(t, dir, "run", "families.toml", "--set", "redo=3", "--out", "families")))
+	run, err := measure.ReadRun(filepath.Join(dir, "families"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := map[string]int{}
+	for _, trial := range run.Trials {
+		sides := cost.SidesOf(trial)
+		if trial.Accepted && min(sides.DUT.NAPINs, sides.Clean.NAPINs, sides.DUT.Packets, int64(sides.DUT.RTT.Probes)) > 0 {
+			accepted[trial.Cell.Text(result.DUT)+" "+trial.Cell.Text(result.Family)]++
+		}
+	}
+	for _, want := range []string{"allowlist 4", "allowlist 6", "allowlist both"} {
+		if accepted[want] == 0 {
+			t.Errorf("no trial of %s has figures and was accepted: %v", want, accepted)
+		}
+	}
+	for _, name := range sshtest.Names {
+		m.AwaitRestored(t, name, before[name])
+	}
+}
+
+// ordinaryTables returns the experiment's tables of the machines, with an ordinary user's login on the router.
 func ordinaryTables(m *sshtest.Machines) string {
 	return strings.Replace(m.Tables(2, ""), `address = "router"`, `address = "ordinary"`, 1)
 }
 
-// closedRouter: a router without a login is measured from its two ends, and all outputs say which figures are unknown.
+// closedRouter measures a router that gateweigh cannot log in to, from the client and the server. All outputs say which
+// figures are unknown.
 func closedRouter(t *testing.T, m *sshtest.Machines, dir string) {
 	m.Run(t, "router", `sysctl -qw net.ipv4.ip_forward=1; ip addr add 10.8.0.1/24 dev rlan; ip link set rlan up
 ip addr add 10.9.0.254/24 dev rwan; ip link set rwan up`)
@@ -120,8 +159,8 @@ redo = 3
 	}
 }
 
-// portalBandwidth: study 1's experiment on four machines, two of them with clients, has the rows and columns that it
-// has in namespaces.
+// portalBandwidth runs the experiment of study 1 on four machines, two of which hold the clients. Its table has the
+// same rows and columns as in namespaces.
 func portalBandwidth(t *testing.T, m *sshtest.Machines, dir string) {
 	small := []string{"--set", "duts=allowlist", "--set", "clients=4", "--set", "offered_mbps=10,20", "--set", "blocks=1",
 		"--set", "aa_blocks=0", "--set", "windows=1", "--set", "window=300ms", "--set", "warmup=200ms", "--set", "redo=3",
@@ -147,7 +186,7 @@ func portalBandwidth(t *testing.T, m *sshtest.Machines, dir string) {
 		for _, row := range table[1:] {
 			rows = append(rows, strings.Join(row[:5], " "))
 		}
-		// What says how noisy the machine was is there where it was.
+		// These columns exist only where the machine's noise was measured.
 		return rows, slices.DeleteFunc(table[0], func(name string) bool { return strings.HasPrefix(name, "noise_") })
 	}
 	rows, columns := form("study.toml", "--out", "study")
@@ -161,8 +200,8 @@ func portalBandwidth(t *testing.T, m *sshtest.Machines, dir string) {
 	}
 }
 
-// keptClocks: one-way delays are left out where hosts have clocks of their own, and have a bound where chronyd keeps
-// them.
+// keptClocks: one-way delays are left out when hosts have clocks of their own. With chronyd they are shown, with a
+// bound of their error.
 func keptClocks(t *testing.T, m *sshtest.Machines, dir string) {
 	const some = "duts = [\"allowlist\"]\nclients = [1]\nframe_sizes = [590]\noffered_kpps = [1]\nblocks = 1\naa_blocks " +
 		"= 0\n" +

@@ -1,3 +1,5 @@
+// Tests of faults of runs on several machines.
+
 package main
 
 import (
@@ -13,8 +15,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure"
 )
 
-// TestFaultsOfRunsOverSSH: whatever ends a run on several machines, what is measured stays, the machines are as they
-// were, and a resume measures the rest. docs/machines.md has what is seen here in its table of faults.
+// Helpers of other files: command prepares a call of gateweigh in a folder. small is an experiment of a few seconds
+// with the device allowlist. begin starts a run of small.toml into the folder r, and returns after its first trial.
+// start runs a command in the background, and said returns its standard error so far. sshtest emulates machines that
+// are reached by ssh.
+
+// TestFaultsOfRunsOverSSH interrupts runs on several machines in different ways. Each time the records are kept, the
+// machines are restored, and a resume measures the rest. The table of faults in docs/machines.md describes what this
+// test sees.
 func TestFaultsOfRunsOverSSH(t *testing.T) {
 	m, dir := sshtest.New(t), t.TempDir()
 	rounds := strings.NewReplacer("[10, 20]", "[20]", "blocks = 2", "blocks = 3", "windows = 2", "windows = 1").Replace(
@@ -52,8 +60,8 @@ func TestFaultsOfRunsOverSSH(t *testing.T) {
 	restored(t, m, before)
 }
 
-// losesRouter has the router lose its power, and start again once the run has ended. It returns how the machines look
-// with their new cables.
+// losesRouter switches the router off, and on again when the run has ended. It returns the state of each machine (by
+// name) after that, which differs from the state before, as the links between the machines are new.
 func (r *faultyRun) losesRouter(m *sshtest.Machines) (looks map[string]string) {
 	r.t.Helper()
 	m.PowerOff(r.t)
@@ -74,7 +82,7 @@ func (r *faultyRun) losesRouter(m *sshtest.Machines) (looks map[string]string) {
 	return looks
 }
 
-// restored checks that all machines are as before.
+// restored requires all machines to be in the state that they had before.
 func restored(t *testing.T, m *sshtest.Machines, before map[string]string) {
 	t.Helper()
 	for _, name := range sshtest.Names {
@@ -82,17 +90,17 @@ func restored(t *testing.T, m *sshtest.Machines, before map[string]string) {
 	}
 }
 
-// faultyRun is a run that is begun and resumed, and what it had recorded when it was looked at last.
+// faultyRun is the run in dir/r, which the test interrupts and resumes.
 type faultyRun struct {
 	background
 	t        *testing.T
 	dir      string
-	file     []string // arguments: at first those that begin it
-	lab      *exec.Cmd
-	recorded []byte
+	file     []string  // arguments of the next call of gateweigh: at first to begin the run, later to resume it
+	lab      *exec.Cmd // the present call
+	recorded []byte    // trials.jsonl when it was read last
 }
 
-// begin starts the run, or goes on with it, and waits until it has recorded something more.
+// begin starts or resumes the run and waits for a new record.
 func (r *faultyRun) begin() {
 	r.t.Helper()
 	r.kept()
@@ -104,7 +112,7 @@ func (r *faultyRun) begin() {
 	})
 }
 
-// ends waits for the end of a run that cannot go on, and returns what it said.
+// ends waits until the run, which cannot go on, has ended, and returns its output.
 func (r *faultyRun) ends() string {
 	r.t.Helper()
 	if err := r.lab.Wait(); err == nil {
@@ -114,7 +122,7 @@ func (r *faultyRun) ends() string {
 	return r.said(r.t)
 }
 
-// kept checks that no record is lost.
+// kept requires the run to have all records that it had before.
 func (r *faultyRun) kept() {
 	r.t.Helper()
 	now := trials(r.t, filepath.Join(r.dir, "r"))

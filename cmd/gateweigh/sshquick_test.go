@@ -17,12 +17,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 )
 
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output.
+
 var builtProgram = flag.String(
 	"program", "", "bin/gateweigh, which has gatewayd beside it; default: this test, which has none")
 
-// BenchmarkQuickOverSSH measures the experiment quick on three machines that ssh reaches, in rounds of one lab at a
-// time, and beside it in namespaces, with two labs at a time. It prints the ratios of both, and the time that the
-// rounds need for intervals as narrow as those of namespaces: by the square of the ratio of their widths.
+// BenchmarkQuickOverSSH measures the experiment quick twice: on three machines reached by ssh, in rounds of one lab at
+// a time, and in namespaces, with two labs at a time. It prints the ratios of both. It also prints how long rounds
+// would take to get intervals as narrow as those of namespaces: the time grows with the square of the ratio of their
+// widths.
 func BenchmarkQuickOverSSH(b *testing.B) {
 	dir := b.TempDir()
 	_, quick, found := strings.Cut(finish(b, command(b, dir, "list", "quick")).stdout, "\nname = ")
@@ -67,9 +71,9 @@ func BenchmarkQuickOverSSH(b *testing.B) {
 // quickWindow is the length of a window that runQuick asks for.
 const quickWindow = 300 * time.Millisecond
 
-// windowError is by how much the windows of a run differ from the length that was asked for, as a percentage: the
-// median of all. Both ends of a window are read by the router's own clock, so the way of a request counts only
-// where it differs between the two.
+// windowError returns the median difference between the length of a run's windows and the length that was asked for, in
+// per cent. The router's own clock reads both ends of a window, so only the difference between the two requests' delays
+// counts.
 func windowError(t testing.TB, folder string, asked time.Duration) float64 {
 	t.Helper()
 	run, err := measure.ReadRun(folder)
@@ -95,7 +99,8 @@ func windowError(t testing.TB, folder string, asked time.Duration) float64 {
 	return errors[len(errors)/2]
 }
 
-// runQuick runs the experiment in dir/NAME.toml for 6 blocks, with more keys set, and returns how long that took.
+// runQuick runs the experiment in dir/NAME.toml for 6 blocks, with more keys set. It returns the summary and the
+// duration.
 func runQuick(b *testing.B, dir, name string, more ...string) (analysis.Summary, time.Duration) {
 	args := []string{"run", name + ".toml", "--out", name}
 	for _, s := range append(
@@ -119,13 +124,15 @@ func runQuick(b *testing.B, dir, name string, more ...string) (analysis.Summary,
 	return measure.Summarise(read, analysis.Options{}), took
 }
 
+// logWidth returns the width of an interval of ratios in logarithms.
 func logWidth(e analysis.Estimate) float64 { return math.Log(float64(e.Hi) / float64(e.Lo)) }
 
+// interval formats an estimate with its confidence interval.
 func interval(e analysis.Estimate) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", e.Mean, e.Lo, e.Hi)
 }
 
-// agreement says whether two ratios differ by no more than their intervals allow together.
+// agreement returns whether two ratios differ by no more than their intervals together allow, in words.
 func agreement(a, b analysis.Estimate) string {
 	if math.Abs(math.Log(float64(a.Mean)/float64(b.Mean))) <= math.Hypot(logWidth(a), logWidth(b))/2 {
 		return "agree"

@@ -13,7 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// terminal opens a pseudo-terminal of a width: what a program writes to its end can be read from the other.
+// terminal opens a pseudo-terminal with a number of columns. What a program writes to one end can be read from the
+// other.
 func terminal(t *testing.T, columns uint16) (program, reader *os.File) {
 	t.Helper()
 	reader, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -38,13 +39,15 @@ func terminal(t *testing.T, columns uint16) (program, reader *os.File) {
 	return program, reader
 }
 
+// busy is the progress of a run on a machine where other programs disturb the trials.
 var busy = runner.Progress{
 	Text: "gateway-nfqueue-fast, 20 clients, block 2: measuring window 3 of 4 at 1000 Mbit/s up, bulk", Done: 0.37,
 	Left:     80 * time.Second,
 	Rejected: 4, Reason: "machine: 12.5 % of the CPUs' time was stolen by a neighbour, limit 1 %",
 }
 
-// TestProgressFits: one line of a terminal says how many trials were rejected, and the beginning of why; a log has all.
+// TestProgressFits: on a terminal the progress fits one line, with the number of rejected trials and the first words of
+// the reason. A log has the whole reason.
 func TestProgressFits(t *testing.T) {
 	for _, columns := range []uint16{80, 60} {
 		program, reader := terminal(t, columns)

@@ -1,3 +1,5 @@
+// Tests of storms: measurements in which many clients log in at once.
+
 package main
 
 import (
@@ -17,7 +19,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// storms runs an experiment and returns its login storms by device.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// begin starts a run of small.toml into the folder r, and returns after its first trial. leftovers lists what runs of
+// this test left behind: processes, links, rules and mounts. leftoversSoon lists the processes, links, rules and mounts
+// that runs of this test left behind. withPath makes a command find programs in its folder.
+
+// storms reads the run in dir and returns its storms by device. A storm is a measurement in which all clients get their
+// leases and log in at once, or at a given rate.
 func storms(t *testing.T, dir string) map[string][]logins.Storm {
 	t.Helper()
 	run, err := measure.ReadRun(dir)
@@ -31,7 +40,7 @@ func storms(t *testing.T, dir string) map[string][]logins.Storm {
 	return by
 }
 
-// gatewayd is the program, built once.
+// gatewayd builds the program gatewayd once and returns its bytes.
 var gatewayd = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "gateweigh-test-")
 	if err != nil {
@@ -44,7 +53,7 @@ var gatewayd = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, "gatewayd"))
 })
 
-// withGatewayd puts gatewayd into a folder.
+// withGatewayd puts gatewayd into a folder, in which withPath finds it.
 func withGatewayd(t *testing.T, dir string) {
 	t.Helper()
 	program, err := gatewayd()
@@ -56,14 +65,14 @@ func withGatewayd(t *testing.T, dir string) {
 	}
 }
 
+// TestStormOfLogins: 30 clients log in at once at two devices. Each storm has a record with times and CPU of leases and
+// logins, and all report files show it. RADIUS works only for gatewayd (the device gateway-ebpf).
 func TestStormOfLogins(t *testing.T) {
 	dir := t.TempDir()
 	withGatewayd(t, dir)
 	write(t, dir, "bell.toml",
 		"measure = \"logins\"\nduts = [\"gateway-ebpf\", \"opennds\"]\nclients = [30]\nblocks = 1\nredo = 0\n")
-	cmd := command(t, dir, "run", "bell.toml", "--out", "r")
-	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
-	e := finish(t, cmd)
+	e := finish(t, withPath(command(t, dir, "run", "bell.toml", "--out", "r")))
 	measured(t, e)
 	for _, want := range []string{
 		"30 clients", "all at once", "logins/s", "CPU/login", "gateway-ebpf", "opennds", "r/report.html"} {
@@ -135,8 +144,8 @@ func checkStormFiles(t *testing.T, dir string) {
 	}
 }
 
-// openDoors is an experiment with a device that admits every client that logs in, at the lab's addresses.
-const openDoors = `measure = "logins"
+// anyLogin is an experiment with a device that admits every client that logs in. Clients have the lab's addresses.
+const anyLogin = `measure = "logins"
 duts = ["doors"]
 clients = [5]
 login_rates = [0, 50]
@@ -148,9 +157,10 @@ open = true
 login = "true"
 `
 
+// TestKilledStormsResume: a killed run of anyLogin keeps its storms, and a resume measures the others once.
 func TestKilledStormsResume(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "small.toml", openDoors)
+	write(t, dir, "small.toml", anyLogin)
 	cmd, _ := begin(t, dir)
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -179,8 +189,9 @@ func TestKilledStormsResume(t *testing.T) {
 	}
 }
 
-// breaking devices: one dies of its clients, one lets half of them in, one has no login.
-const breaking = `measure = "logins"
+// breakingDevices is an experiment with three devices: one dies under its clients, one lets half of them in, one has no
+// login.
+const breakingDevices = `measure = "logins"
 duts = ["dies", "half", "allowlist"]
 clients = [4]
 blocks = 1
@@ -196,9 +207,11 @@ open = true
 login = '[ $((GATEWEIGH_CLIENT % 2)) -eq 0 ] || { echo "no room for $GATEWEIGH_CLIENT"; exit 7; }'
 `
 
+// TestDevicesThatBreakAreReportedAsTheyBroke: of breakingDevices, the report tells the device's last output, the
+// clients that gave up and their reasons, and why a device without logins is skipped.
 func TestDevicesThatBreakAreReportedAsTheyBroke(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "b.toml", breaking)
+	write(t, dir, "b.toml", breakingDevices)
 	e := finish(t, command(t, dir, "run", "b.toml", "--out", "r"))
 	measured(t, e)
 	by := storms(t, filepath.Join(dir, "r"))
@@ -223,10 +236,11 @@ func TestDevicesThatBreakAreReportedAsTheyBroke(t *testing.T) {
 	}
 }
 
+// TestBadStormsAreRefused: run refuses keys that have no meaning for storms of logins, with file, line and key.
 func TestBadStormsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ text, want string }{
-		"load": {openDoors[:len("measure = \"logins\"\n")] +
+		"load": {anyLogin[:len("measure = \"logins\"\n")] +
 			"duts = [\"opennds\"]\nclients = [5]\noffered_mbps = [5]\n", "bad.toml:4: offered_mbps: has no meaning"},
 		"clean": {"measure = \"logins\"\nduts = [\"clean\"]\nclients = [5]\n", "bad.toml:2: duts"},
 		"rate alone": {"duts = [\"opennds\"]\nclients = [5]\noffered_mbps = [5]\nlogin_rates = [1]\n",

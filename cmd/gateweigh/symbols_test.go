@@ -1,3 +1,5 @@
+// Tests of profiles without the names of kernel functions.
+
 package main
 
 import (
@@ -11,11 +13,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestHiddenSymbolsAreSaid: where the kernel hides its functions there is no profile, and the run, explain and doctor
-// say why and what to set.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// simulated(t, dir, name, seed, ratio) writes a run folder with simulated trials, in which a device costs ratio times
+// as much as the clean router. profiled adds a CPU profile to a run folder. oneCell is an experiment of one window with
+// the device allowlist.
+
+// TestHiddenSymbolsAreSaid: when the kernel hides the addresses of its functions, no profile is recorded. run, explain,
+// doctor and the report give the reason and the capability that helps.
 func TestHiddenSymbolsAreSaid(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "one.toml", oneCell)
+	// hidden is command where all addresses in /proc/kallsyms are zero.
 	hidden := func(args ...string) *exec.Cmd {
 		cmd := command(t, dir, args...)
 		const hide = `sed 's/^[0-9a-f]*/0000000000000000/' /proc/kallsyms >zero; mount --bind zero /proc/kallsyms; exec "$0" "$@"`
@@ -44,8 +53,7 @@ func TestHiddenSymbolsAreSaid(t *testing.T) {
 	}
 }
 
-// TestProfilesThatSayNothing: an old profile without names, or without samples, is told as such by explain and the
-// page.
+// TestProfilesThatSayNothing: explain and the page say that an old profile has no names of functions, or no samples.
 func TestProfilesThatSayNothing(t *testing.T) {
 	for says, spoil := range map[string]func(*profile.Side){
 		"hid where they are": func(s *profile.Side) {

@@ -1,3 +1,5 @@
+// Tests of texts that gateweigh prints.
+
 package main
 
 import (
@@ -17,12 +19,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// golden compares a text with the file of that name.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output.
+
+// golden compares a text with the file testdata/name.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	goldentest.Compare(t, filepath.Join("testdata", name), got)
 }
 
+// TestWrap: words.Wrapped breaks text into lines of a width, counted in characters. A longer word has its own line.
 func TestWrap(t *testing.T) {
 	for _, c := range []struct {
 		text  string
@@ -42,6 +48,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+// TestMinutes: durations of runs are shown in rounded minutes.
 func TestMinutes(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		54 * time.Second: "54 s", 241 * time.Second: "4 min", 144 * time.Second: "2 min 20 s", 797 * time.Second: "13 min",
@@ -53,6 +60,7 @@ func TestMinutes(t *testing.T) {
 	}
 }
 
+// TestReportsText: doctor's report as text in full, as short text and as JSON.
 func TestReportsText(t *testing.T) {
 	r := doctor.Report{
 		Version: doctor.Version, CanRun: true, Verdict: "gateweigh run measures allowlist here.", Groups: []doctor.Group{
@@ -89,7 +97,7 @@ func TestReportsText(t *testing.T) {
 	golden(t, "doctor.json", data.Bytes())
 }
 
-// TestListOfOtherThings: for a word that is no device and no experiment, list names the page about it.
+// TestListOfOtherThings: for a word that is neither a device nor an experiment, list names the page about it.
 func TestListOfOtherThings(t *testing.T) {
 	for name, want := range map[string]string{
 		"as-is":      "docs/machines.md",
@@ -106,6 +114,7 @@ func TestListOfOtherThings(t *testing.T) {
 	}
 }
 
+// TestListsText: what list prints of all devices and experiments, and of one device.
 func TestListsText(t *testing.T) {
 	l := listing{
 		Version: 1,

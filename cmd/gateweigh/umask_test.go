@@ -1,3 +1,5 @@
+// Tests of runs under a strict umask.
+
 package main
 
 import (
@@ -6,8 +8,12 @@ import (
 	"testing"
 )
 
-// TestUmask: programs that give up root read what was made for them, and whoever called sudo reads the run, although
-// the shell that began it keeps everything from others.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// shell makes a command run a shell script, in which $gateweigh is the program.
+
+// TestUmask: with umask 077, the programs of devices that give up root can still read the files made for them, and all
+// users can read the run.
 func TestUmask(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "modes.toml", `duts = ["modes", "opennds"]

@@ -1,7 +1,8 @@
+// Tests of devices in several variants.
+
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,8 +11,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestVariantsOfTheExample: devices that an example has only parameters of are installed, admit their clients and are
-// measured, as quick does it.
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output. measured accepts the exit codes 0 and exitRejected: on a busy machine some trials are rejected.
+// withPath makes a command find programs in its folder. withGatewayd puts gatewayd into a folder.
+
+// TestVariantsOfTheExample: an example experiment defines variants of devices by parameters alone. They start, admit
+// clients and are measured.
 func TestVariantsOfTheExample(t *testing.T) {
 	dir := t.TempDir()
 	withGatewayd(t, dir)
@@ -19,9 +24,8 @@ func TestVariantsOfTheExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, dir, "run", example, "--out", "r", "--set", "blocks=1", "--set", "aa_blocks=0", "--set", "clients=3")
-	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
-	e := finish(t, cmd)
+	e := finish(t, withPath(command(t, dir, "run", example, "--out", "r", "--set", "blocks=1", "--set", "aa_blocks=0",
+		"--set", "clients=3")))
 	measured(t, e)
 	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	if err != nil {

@@ -1,3 +1,5 @@
+// Tests of gateweigh run --wait, which waits for another run.
+
 package main
 
 import (
@@ -10,7 +12,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// TestWait: a run that waits says for whom, measures when that run has ended, and gives up at Ctrl-C.
+// Helpers of other files: command prepares a call of gateweigh in a folder. measured accepts the exit codes 0 and
+// exitRejected: on a busy machine some trials are rejected. small is an experiment of a few seconds with the device
+// allowlist. begin starts a run of small.toml into the folder r, and returns after its first trial.
+
+// TestWait: a run that waits for another names it, measures when the other has ended, and stops waiting at Ctrl-C.
 func TestWait(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)

@@ -1,3 +1,5 @@
+// Tests of the warm-up between logins and measurement.
+
 package main
 
 import (
@@ -8,6 +10,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 )
 
+// Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
+// code and output.
+
+// twoLoads is an experiment whose device changes nothing. A block measures two loads, one after the other, each after a
+// warm-up.
 const twoLoads = `duts = ["none"]
 clients = [1]
 offered_mbps = [10, 20]
@@ -21,8 +28,8 @@ redo = 0
 start = "true"
 `
 
-// TestWarmupAfterLogins: a device's processes are not metered in the warm-up of a block's first load, only in those of
-// later ones.
+// TestWarmupAfterLogins: the seconds of a block's first load begin after its warm-up, because the lab does not meter
+// the device's processes before. The seconds of later loads include their warm-up.
 func TestWarmupAfterLogins(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "two.toml", twoLoads)

@@ -36,8 +36,8 @@ var ErrBusy = errors.New("too many hosts are being asked whether they are there"
 type Prober struct {
 	Interface string
 	Source    netip.Addr // the gateway's address, the sender of requests
-	// All opens the socket for all protocols: only for data paths that keep the interface's packets from the kernel's
-	// stack. Such a socket receives every packet.
+	// AllProtocols opens the socket for all protocols: only for data paths that keep the interface's packets from the
+	// kernel's stack. Such a socket receives every packet.
 	AllProtocols bool
 
 	pause       time.Duration // 0: defaultPause
@@ -88,9 +88,9 @@ func (p *Prober) Present(ctx context.Context, addr netip.Addr, mac MAC) (bool, e
 	return false, nil
 }
 
-// ThereInTurn is There for a caller that can wait: while too many hosts are asked it tries again, as long as wanted
-// returns true. The error is ErrBusy where it gave up.
-func (p *Prober) ThereInTurn(ctx context.Context, addr netip.Addr, mac MAC, wanted func() bool) (bool, error) {
+// PresentInTurn is Present for a caller that can wait: while too many hosts are being asked it tries again, as long as
+// wanted returns true. The error is ErrBusy where it gave up.
+func (p *Prober) PresentInTurn(ctx context.Context, addr netip.Addr, mac MAC, wanted func() bool) (bool, error) {
 	for {
 		found, err := p.Present(ctx, addr, mac)
 		if !errors.Is(err, ErrBusy) || !wanted() {

@@ -99,14 +99,14 @@ func TestProbeFailures(t *testing.T) {
 	if _, err := p.Present(t.Context(), hostAt(2, 2).addr, hostAt(2, 2).mac); !errors.Is(err, ErrBusy) {
 		t.Errorf("one more question: %v", err)
 	}
-	if _, err := p.ThereInTurn(t.Context(), hostAt(2, 2).addr, hostAt(2, 2).mac, func() bool { return false }); !errors.Is(
-		err, ErrBusy) {
-		t.Errorf("one that is not wanted any more: %v", err)
+	_, err := p.PresentInTurn(t.Context(), hostAt(2, 2).addr, hostAt(2, 2).mac, func() bool { return false })
+	if !errors.Is(err, ErrBusy) {
+		t.Errorf("an address that is not wanted any more: %v", err)
 	}
 	waits := sync.OnceFunc(cancel)
-	found, err := p.ThereInTurn(t.Context(), hostAt(2, 2).addr, hostAt(2, 2).mac, func() bool { waits(); return true })
+	found, err := p.PresentInTurn(t.Context(), hostAt(2, 2).addr, hostAt(2, 2).mac, func() bool { waits(); return true })
 	if !found || err != nil {
-		t.Errorf("one that waits for its turn: %v, %v", found, err)
+		t.Errorf("a caller that waits for its turn: %v, %v", found, err)
 	}
 	asking.Wait()
 }

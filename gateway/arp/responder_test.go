@@ -1,3 +1,6 @@
+// A test of answers to ARP requests. newLAN makes the interface lan0 with a client, and hostAt(last, mac) is a host by
+// the last bytes of its address and MAC (arp_test.go).
+
 package arp
 
 import (
@@ -5,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestResponder: a host's kernel takes the answer for the gateway's, and what the host sends tells its addresses.
+// TestResponder: a host asks for the gateway by ARP. Next returns the host's addresses, and the host's kernel accepts
+// Answer as the gateway's answer.
 func TestResponder(t *testing.T) {
 	client := newLAN(t)
 	dev, err := net.InterfaceByName("lan0")
@@ -31,6 +35,6 @@ func TestResponder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := r.Next(); err == nil {
-		t.Error("a closed one returns a host")
+		t.Error("a closed responder returns a host")
 	}
 }

@@ -1,3 +1,5 @@
+// Addresses that DHCPv6 or RADIUS assigned, and bindings of a former daemon.
+
 package bindings
 
 import (

@@ -37,27 +37,17 @@ package bindings
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 )
 
 // MAC is an Ethernet address.
 type MAC = [6]byte
 
 // Anchor is what an address is bound to (RFC 6620, section 3.1: binding anchor).
-type Anchor struct {
-	MAC     MAC
-	Session uint16 // PPPoE session; 0: Ethernet without PPPoE
-}
-
-// String is the MAC address, and the session's number after a slash if there is a session.
-func (a Anchor) String() string {
-	if a.Session == 0 {
-		return net.HardwareAddr(a.MAC[:]).String()
-	}
-	return fmt.Sprintf("%s/%d", net.HardwareAddr(a.MAC[:]), a.Session)
-}
+type Anchor = framelink.Host
 
 // State is the state of a bound address.
 type State uint8
@@ -111,7 +101,8 @@ const (
 	// MaxLinkLocal is how many link-local addresses a client has: one of its MAC address, one that is stable and
 	// private (RFC 7217), and those of a virtual machine or router behind the same MAC address.
 	MaxLinkLocal = 4
-	// DefaultMost bounds all bindings: 87,000 clients with three addresses each. One takes some 250 bytes.
+	// DefaultMost bounds all bindings where Rules do not: 65,000 clients with four addresses each. One takes some 250
+	// bytes.
 	DefaultMost = 262_144
 	// MaxTentative bounds new addresses of anchors that have no other: 3,000 clients a second for the 5 s that a client
 	// has to answer, which is twice a storm of 10,000 dual-stack clients in 10 s.

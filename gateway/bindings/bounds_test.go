@@ -1,3 +1,6 @@
+// Tests of the bounds of a Table. A desk is a table with a clock (desk_test.go): run carries out steps, which are
+// events such as probed or advertised and the actions that must follow.
+
 package bindings
 
 import (

@@ -1,3 +1,6 @@
+// What the Table does when an anchor claims an address: binds it, hears its owner, or lets claimant and owner contest
+// it.
+
 package bindings
 
 import (
@@ -63,8 +66,8 @@ func (t *Table) claim(a Anchor, addr netip.Addr, by claim, now moment) {
 	}
 }
 
-// acceptable reports whether an anchor may claim an address. Each PPPoE session is a link with link-local addresses of
-// its own, which are none of a network's.
+// acceptable reports whether an anchor may claim an address. A PPPoE session is a link of its own, so its client's
+// link-local addresses are not bound in the network's table.
 func (t *Table) acceptable(a Anchor, addr netip.Addr) bool {
 	if !isUnicast(addr) {
 		return false
@@ -158,7 +161,7 @@ func (t *Table) keep(b *binding, now moment) {
 	}
 }
 
-// refuse has a claimant know that the address has an owner, where it cannot hear that from the owner.
+// refuse tells a claimant that the address has an owner, where the claimant cannot hear that from the owner itself.
 func (t *Table) refuse(k contest, addr netip.Addr) {
 	t.counts.Taken++
 	if k.probed && t.rules.Isolated {

@@ -1,3 +1,6 @@
+// Helpers for tests of a Table: a desk is a table with a clock, and run carries out steps, each an event and the
+// actions that must follow from it.
+
 package bindings
 
 import (
@@ -32,7 +35,7 @@ func addrOf(i int) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// desk is a table with its time.
+// desk is a table with its present time, which the test moves on.
 type desk struct {
 	*testing.T
 	*Table
@@ -49,6 +52,8 @@ func newDesk(t *testing.T, rules Rules) *desk {
 // event is what happens to a table.
 type event func(d *desk) []Action
 
+// probed, used, advertised, assigned and unassigned are the events that concern an anchor and an address: each calls
+// the Table's method of that name (Assign and Unassign for the last two).
 func probed(a Anchor, addr string) event {
 	return func(d *desk) []Action { return d.Probed(a, netip.MustParseAddr(addr), d.now) }
 }

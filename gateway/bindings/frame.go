@@ -7,7 +7,8 @@ import (
 	"net/netip"
 
 	"github.com/mdlayher/ndp"
-	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 )
 
 // The types of neighbour discovery messages (RFC 4861, section 4).
@@ -29,7 +30,7 @@ const (
 // Message is a neighbour discovery message in an Ethernet frame.
 type Message struct {
 	Type         uint8
-	MAC          MAC        // the frame's sender, and the message's where it names one
+	From         Anchor     // the frame's sender, and the message's where it names one
 	Source, Dest netip.Addr // Source may be unspecified
 	Target       netip.Addr // of neighbour solicitations and advertisements; otherwise zero
 }
@@ -82,10 +83,10 @@ func Decode(frame []byte) (Message, error) {
 
 // decodeHeaders returns the message without its target, and its ICMPv6 part, which has 4 bytes at least.
 func decodeHeaders(frame []byte) (m Message, body []byte, err error) {
-	if len(frame) < ethernetLen+ipv6Len || binary.BigEndian.Uint16(frame[12:]) != unix.ETH_P_IPV6 {
+	from, ip, is6 := framelink.Split(frame)
+	if !is6 || len(ip) < ipv6Len {
 		return m, nil, ErrNoMessage
 	}
-	ip := frame[ethernetLen:]
 	size, next := int(binary.BigEndian.Uint16(ip[4:])), ip[6]
 	switch {
 	case ip[0]>>4 != 6:
@@ -96,14 +97,14 @@ func decodeHeaders(frame []byte) (m Message, body []byte, err error) {
 		return m, nil, ErrNoMessage
 	}
 	body = ip[ipv6Len : ipv6Len+size] // what follows is padding
-	m = Message{Type: body[0], MAC: MAC(frame[6:12]),
+	m = Message{Type: body[0], From: from,
 		Source: netip.AddrFrom16([16]byte(ip[8:24])), Dest: netip.AddrFrom16([16]byte(ip[24:40]))}
 	switch {
 	case m.Type < RouterSolicitation || m.Type > Redirect:
 		return m, nil, ErrNoMessage
 	case ip[7] != hopLimit:
 		return m, nil, ErrForwarded
-	case m.MAC[0]&1 != 0 || m.MAC == MAC{}:
+	case m.From.MAC[0]&1 != 0 || m.From.MAC == MAC{}:
 		return m, nil, fmt.Errorf("%w: the sender is no host's MAC address", ErrMalformed)
 	case !m.Source.IsUnspecified() && !isUnicast(m.Source):
 		return m, nil, fmt.Errorf("%w: from %s", ErrMalformed, m.Source)
@@ -149,12 +150,12 @@ func (m Message) checkOptions(options []ndp.Option, direction ndp.Direction) err
 	for _, o := range options {
 		lla, is := o.(*ndp.LinkLayerAddress)
 		switch {
-		case !is:
+		case !is || m.From.Session != 0: // PPP has no such addresses, whatever is named (RFC 5072, section 5)
 		case lla.Direction != direction:
 			return fmt.Errorf("%w: a link-layer address of the other direction", ErrMalformed)
 		case m.Source.IsUnspecified():
 			return fmt.Errorf("%w: a link-layer address of nobody", ErrMalformed)
-		case MAC(lla.Addr) != m.MAC:
+		case MAC(lla.Addr) != m.From.MAC:
 			return ErrForged
 		}
 	}

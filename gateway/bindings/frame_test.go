@@ -1,3 +1,5 @@
+// Tests of the frames of neighbour discovery, read by Decode and made by sender.
+
 package bindings
 
 import (
@@ -27,7 +29,7 @@ func lla(direction ndp.Direction, mac MAC) ndp.Option {
 // frameOf is the frame of a message of alice's.
 func frameOf(t testing.TB, from, to netip.Addr, m ndp.Message) []byte {
 	t.Helper()
-	frame, err := sender{alice.MAC, from}.frame(MAC{0x33, 0x33, 0, 0, 0, 1}, to, m)
+	frame, err := sender{alice.MAC, from}.frame(Anchor{MAC: MAC{0x33, 0x33, 0, 0, 0, 1}}, to, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,19 +78,19 @@ func TestDecode(t *testing.T) {
 		want  Message
 		err   error
 	}{
-		{"probe", probe, Message{NeighborSolicitation, alice.MAC, nobody, groupOne, hostOne}, nil},
-		{"solicitation", asks, Message{NeighborSolicitation, alice.MAC, hostTwo, groupOne, hostOne}, nil},
-		{"advertisement", says, Message{NeighborAdvertisement, alice.MAC, hostOne, hostTwo, hostOne}, nil},
+		{"probe", probe, Message{NeighborSolicitation, alice, nobody, groupOne, hostOne}, nil},
+		{"solicitation", asks, Message{NeighborSolicitation, alice, hostTwo, groupOne, hostOne}, nil},
+		{"advertisement", says, Message{NeighborAdvertisement, alice, hostOne, hostTwo, hostOne}, nil},
 		{"router advertisement", router,
-			Message{Type: RouterAdvertisement, MAC: alice.MAC, Source: gateway, Dest: group}, nil},
-		{"router solicitation", seeks, Message{Type: RouterSolicitation, MAC: alice.MAC, Source: gateway,
+			Message{Type: RouterAdvertisement, From: alice, Source: gateway, Dest: group}, nil},
+		{"router solicitation", seeks, Message{Type: RouterSolicitation, From: alice, Source: gateway,
 			Dest: netip.MustParseAddr("ff02::2")}, nil},
 		{"redirect", changed(router, ethernetLen+ipv6Len, Redirect),
-			Message{Type: Redirect, MAC: alice.MAC, Source: gateway, Dest: group}, nil},
-		{"padding", append(probe[:len(probe):len(probe)], 0, 0, 0, 0, 0, 0), Message{NeighborSolicitation, alice.MAC, nobody,
+			Message{Type: Redirect, From: alice, Source: gateway, Dest: group}, nil},
+		{"padding", append(probe[:len(probe):len(probe)], 0, 0, 0, 0, 0, 0), Message{NeighborSolicitation, alice, nobody,
 			groupOne, hostOne}, nil},
 		{"unknown option", frameOf(t, hostTwo, groupOne, solicitation(hostOne, cga)),
-			Message{NeighborSolicitation, alice.MAC, hostTwo, groupOne, hostOne}, nil},
+			Message{NeighborSolicitation, alice, hostTwo, groupOne, hostOne}, nil},
 
 		{"nothing", nil, Message{}, ErrNoMessage},
 		{"short", probe[:ethernetLen+ipv6Len-1], Message{}, ErrNoMessage},
@@ -152,12 +154,12 @@ func TestOwnFramesAreSound(t *testing.T) {
 		frame func() ([]byte, error)
 		want  Message
 	}{
-		"question": {func() ([]byte, error) { return s.question(alice.MAC, hostOne) },
-			Message{NeighborSolicitation, bob.MAC, gateway, hostOne, hostOne}},
-		"defence": {func() ([]byte, error) { return s.defence(alice.MAC, hostOne) },
-			Message{NeighborAdvertisement, bob.MAC, gateway, allNodes, hostOne}},
-		"proxied": {func() ([]byte, error) { return s.proxied(alice.MAC, hostTwo, hostOne) },
-			Message{NeighborAdvertisement, bob.MAC, gateway, hostTwo, hostOne}},
+		"question": {func() ([]byte, error) { return s.question(alice, hostOne) },
+			Message{NeighborSolicitation, bob, gateway, hostOne, hostOne}},
+		"defence": {func() ([]byte, error) { return s.defence(alice, hostOne) },
+			Message{NeighborAdvertisement, bob, gateway, allNodes, hostOne}},
+		"proxied": {func() ([]byte, error) { return s.proxied(alice, hostTwo, hostOne) },
+			Message{NeighborAdvertisement, bob, gateway, hostTwo, hostOne}},
 	} {
 		frame, err := c.frame()
 		if err != nil {
@@ -196,7 +198,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		about := m.Type == NeighborSolicitation || m.Type == NeighborAdvertisement
-		if m.Type < RouterSolicitation || m.Type > Redirect || m.MAC != MAC(frame[6:12]) || frame[atHopLimit] != 255 ||
+		if m.Type < RouterSolicitation || m.Type > Redirect || m.From.MAC != MAC(frame[6:12]) || frame[atHopLimit] != 255 ||
 			about != m.Target.IsValid() || about && !isUnicast(m.Target) ||
 			!m.Source.IsUnspecified() && !isUnicast(m.Source) {
 			t.Errorf("%+v", m)

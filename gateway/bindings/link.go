@@ -1,3 +1,5 @@
+// The packet socket by which the Server receives neighbour discovery.
+
 package bindings
 
 import (

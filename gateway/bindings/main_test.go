@@ -1,3 +1,6 @@
+// Helpers for tests of a Server on a real LAN: newLAN makes hosts behind a bridge, run starts the server, await waits
+// until a host has an address.
+
 package bindings
 
 import (
@@ -112,13 +115,15 @@ func run(t *testing.T, cfg Config) *running {
 	return r
 }
 
-func (r *running) bound(a Anchor, addr netip.Addr) {
+func (r *running) bound(a Anchor, addrs ...netip.Addr) {
 	r.told.Lock()
 	defer r.told.Unlock()
-	if owner, has := r.owners[addr]; has {
-		r.t.Errorf("%s is bound to %s while %s has it", addr, a, owner)
+	for _, addr := range addrs {
+		if owner, has := r.owners[addr]; has {
+			r.t.Errorf("%s is bound to %s while %s has it", addr, a, owner)
+		}
+		r.owners[addr], r.latest[addr] = a, a
 	}
-	r.owners[addr], r.latest[addr] = a, a
 }
 
 func (r *running) gone(a Anchor, addr netip.Addr) {

@@ -1,3 +1,5 @@
+// A random test of a Table: hosts do anything in any order, and the rules that always hold are checked after each step.
+
 package bindings
 
 import (

@@ -1,3 +1,6 @@
+// What the Table does when time has passed: it asks owners whether they are there, and takes addresses from those that
+// do not answer.
+
 package bindings
 
 import (
@@ -12,7 +15,7 @@ func (t *Table) ask(b *binding, now moment) {
 	t.emit(Ask, b.owner.anchor, b.addr)
 }
 
-// pauses are those after the questions of a binding's state.
+// pauses returns how long an owner has to answer each question of the binding's state.
 func pauses(b *binding) []time.Duration {
 	if b.state == Testing && !b.room {
 		return slowPauses[:]

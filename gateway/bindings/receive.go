@@ -1,3 +1,5 @@
+// What the Server does with a frame that it receives.
+
 package bindings
 
 import (
@@ -28,6 +30,9 @@ func (r *rogues) add(mac MAC) bool {
 
 // handle does what a frame asks for.
 func (s *Server) handle(frame []byte) {
+	if s.echo(frame) {
+		return
+	}
 	m, err := Decode(frame)
 	switch {
 	case errors.Is(err, ErrExtension):
@@ -36,7 +41,7 @@ func (s *Server) handle(frame []byte) {
 		s.stats.forged.Add(1)
 	case err != nil:
 		s.stats.malformed.Add(1)
-	case m.MAC == s.link.MAC(): // a bridge returned the gateway's own
+	case m.From.MAC == s.link.MAC(): // a bridge returned the gateway's own
 	case !s.may(m):
 		s.stats.throttled.Add(1)
 	default:
@@ -45,26 +50,27 @@ func (s *Server) handle(frame []byte) {
 	}
 }
 
-// may spends a message from its sender's budget and everybody's.
+// may reports whether a message is handled: it is the answer to a question, or within its sender's budget and that of
+// all senders, from which it then takes a token.
 func (s *Server) may(m Message) bool {
-	a := Anchor{MAC: m.MAC}
+	a := m.From
 	s.mu.Lock()
 	answers := m.Type == NeighborAdvertisement && s.table.IsAsked(a, m.Target)
 	known := s.table.HasAnswered(a) || s.table.known(a)
 	s.mu.Unlock()
 	now := budget.Now()
-	return answers || s.senders.Spend(m.MAC, known, now) && s.all.Spend(everybody, now)
+	return answers || s.senders.Spend(m.From.MAC, known, now) && s.all.Spend(everybody, now)
 }
 
-// obey handles a message that is sound.
+// obey handles a well-formed message that is within the budgets.
 func (s *Server) obey(m Message) {
-	a := Anchor{MAC: m.MAC}
+	a := m.From
 	switch m.Type {
 	case RouterAdvertisement: // which package routeradv reports
 	case Redirect:
 		s.stats.redirects.Add(1)
-		if s.cfg.Redirects != nil && s.rogues.add(m.MAC) {
-			s.cfg.Redirects(m.MAC)
+		if s.cfg.Redirects != nil && s.rogues.add(m.From.MAC) {
+			s.cfg.Redirects(m.From.MAC)
 		}
 	case NeighborAdvertisement:
 		s.stats.advertisements.Add(1)
@@ -73,9 +79,11 @@ func (s *Server) obey(m Message) {
 		s.stats.solicitations.Add(1)
 		if m.Source.IsUnspecified() {
 			s.change(func(t *Table, now time.Time) []Action { return t.Probed(a, m.Target, now) })
+			s.answerSession(m)
 			return
 		}
 		s.change(func(t *Table, now time.Time) []Action { return t.Used(a, m.Source, now) })
+		s.answerSession(m)
 		s.proxy(m)
 	case RouterSolicitation:
 		s.stats.routerSolicitations.Add(1)
@@ -95,9 +103,9 @@ func (s *Server) proxy(m Message) {
 	asker, mayAsk := s.table.Owner(m.Source)
 	owner, bound := s.table.Owner(m.Target)
 	s.mu.Unlock()
-	if !mayAsk || !bound || asker != (Anchor{MAC: m.MAC}) || owner == asker {
+	if !mayAsk || !bound || asker != m.From || owner == asker {
 		return
 	}
 	s.stats.proxied.Add(1)
-	s.sendFrame(sender{s.link.MAC(), s.source}.proxied(m.MAC, m.Source, m.Target))
+	s.sendFrame(sender{s.link.MAC(), s.source}.proxied(m.From, m.Source, m.Target))
 }

@@ -26,10 +26,12 @@ type Config struct {
 	// Frames opens the source of frames: one Ethernet frame a Read, which holds a message of the types 133 to 137. It is
 	// opened again when the interface has been down. nil: a packet socket.
 	Frames func() (io.ReadCloser, error)
-	// Bound and Gone are told who may use an address from now on and no longer: of one address in order, of several at
-	// once from several goroutines, so that those which write to a disk can do it together. They may call the Server's
-	// methods, and may take their time: meanwhile frames wait.
-	Bound, Gone func(Anchor, netip.Addr)
+	// Bound and Gone are told who may use addresses from now on and an address no longer: of one address in order, of
+	// several at once from several goroutines, so that those which write to a disk can do it together. Bound has together
+	// what a client takes while others are told. They may call the Server's methods, and may take their time: meanwhile
+	// frames wait.
+	Bound func(Anchor, ...netip.Addr)
+	Gone  func(Anchor, netip.Addr)
 	// Redirects is told of a client that sends redirects, as only routers do, once for each MAC address that is
 	// remembered. Meanwhile frames wait. nil: they are only counted.
 	Redirects func(MAC)
@@ -53,7 +55,8 @@ type Store interface {
 // to the gateway's questions are not counted.
 var messages = budget.Rate{AtOnce: 64, EachSecond: 8}
 
-// everybody is how many messages all have together. Strangers have 2,048 a second of it.
+// everybody is how many messages all MAC addresses together may send. Those that are not known clients may send 2,048 a
+// second of them.
 var everybody = budget.Rate{AtOnce: 20_000, EachSecond: 10_000}
 
 // reports is how many clients are reported because they redirect.
@@ -64,7 +67,7 @@ const (
 	maxRogues  = 1024   // MAC addresses that are remembered as reported
 	// maxNews is how many changes wait for Bound, Gone and the Store before frames do.
 	maxNews = 4096
-	// together is how many addresses are told of at once: as many as a data path reports newcomers.
+	// together is how many stories (tell.go) are told at once: as many as the newcomers that a data path reports at once.
 	together = 64
 	// pace is the time between calls of Advance, which makes 25,000 questions a second at most.
 	pace = 10 * time.Millisecond
@@ -177,10 +180,10 @@ func (s *Server) send(a Action) {
 	from := sender{s.link.MAC(), s.source}
 	if a.Kind == Ask {
 		s.stats.asked.Add(1)
-		s.sendFrame(from.question(a.Anchor.MAC, a.Addr))
+		s.sendFrame(from.question(a.Anchor, a.Addr))
 	} else {
 		s.stats.defended.Add(1)
-		s.sendFrame(from.defence(a.Anchor.MAC, a.Addr))
+		s.sendFrame(from.defence(a.Anchor, a.Addr))
 	}
 }
 

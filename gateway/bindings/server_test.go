@@ -1,3 +1,6 @@
+// Tests of a Server on a real LAN, whose hosts' kernels probe addresses. main_test.go has the helpers: newLAN, run,
+// addAddress and await. newWire sends made-up frames (wire_test.go).
+
 package bindings
 
 import (

@@ -1,3 +1,6 @@
+// Tests of a Server whose frames come from the test (source) and not from an interface. main_test.go has running, a
+// server with what it has told.
+
 package bindings
 
 import (
@@ -44,7 +47,7 @@ func newSource() *source { return &source{frames: make(chan []byte), closed: mak
 // put has the server read a frame.
 func (s *source) put(t *testing.T, from sender, to netip.Addr, m ndp.Message) {
 	t.Helper()
-	frame, err := from.frame(MAC{0x33, 0x33, 0xff}, to, m)
+	frame, err := from.frame(Anchor{MAC: MAC{0x33, 0x33, 0xff}}, to, m)
 	netnstest.Must(t, err)
 	s.frames <- frame
 }

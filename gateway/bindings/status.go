@@ -1,3 +1,5 @@
+// What the Server tells of itself, and its Table's methods for callers on other goroutines.
+
 package bindings
 
 import (

@@ -78,6 +78,9 @@ type Table struct {
 	out      []Action
 }
 
+// keptActions bounds the list of actions that is used again.
+const keptActions = 1024
+
 // moment is a time after a Table's start.
 type moment = time.Duration
 
@@ -132,7 +135,9 @@ func NewTable(rules Rules, now time.Time) *Table {
 // begin makes a method's time a moment, and begins its list of actions.
 func (t *Table) begin(now time.Time) moment {
 	clear(t.out)
-	t.out = t.out[:0]
+	if t.out = t.out[:0]; cap(t.out) > keptActions { // Restore's list has all clients
+		t.out = nil
+	}
 	return now.Sub(t.start)
 }
 

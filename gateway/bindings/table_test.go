@@ -1,3 +1,6 @@
+// Tests of a Table: for each transition of its states, a list of steps. A step is an event and the actions that must
+// follow (desk_test.go).
+
 package bindings
 
 import (

@@ -1,3 +1,5 @@
+// Helpers: a wire sends frames that no kernel would send.
+
 package bindings
 
 import (
@@ -41,7 +43,7 @@ func newWire(t *testing.T, do func(func()), name string) *wire {
 func (w *wire) frame(from sender, group netip.Addr, m ndp.Message) []byte {
 	w.t.Helper()
 	b := group.As16()
-	frame, err := from.frame(MAC{0x33, 0x33, b[12], b[13], b[14], b[15]}, group, m)
+	frame, err := from.frame(Anchor{MAC: MAC{0x33, 0x33, b[12], b[13], b[14], b[15]}}, group, m)
 	netnstest.Must(w.t, err)
 	return frame
 }

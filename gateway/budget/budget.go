@@ -14,7 +14,7 @@ type Rate struct {
 	EachSecond float64
 }
 
-// Minutely is once a minute.
+// Minutely is the rate of one event a minute.
 var Minutely = Rate{AtOnce: 1, EachSecond: 1. / 60}
 
 // Cost is the time in which the rate allows one event, in nanoseconds. BucketSize is the time in which it allows AtOnce
@@ -32,16 +32,17 @@ func Now() int64 { return int64(time.Since(clockOrigin)) }
 // ahead of the caller's clock. The zero value is a full bucket.
 type Clock struct{ usedUntil atomic.Int64 }
 
-// Spend takes one from the bucket, and reports whether there was one. now is of any clock that is the same for all
-// calls. If threads spend at once, one of them tries again.
+// Spend takes a token from the bucket, and reports whether there was one. now is the time of any clock, the same one in
+// all calls. If several threads spend at the same moment, all but one of them try again.
 func (c *Clock) Spend(r Rate, now int64) bool { return c.take(r, 1, now, false) }
 
-// Has reports whether n are in the bucket.
+// Has reports whether n tokens are in the bucket.
 func (c *Clock) Has(r Rate, n int, now int64) bool {
 	return c.usedFrom(r, now, c.usedUntil.Load())+int64(n)*r.Cost() <= now
 }
 
-// Charge takes n, also more than there are: then nothing can be spent until the rate has made up for them.
+// Charge takes n tokens, also more than there are: then none can be spent until the missing ones have come in at the
+// rate.
 func (c *Clock) Charge(r Rate, n int, now int64) { c.take(r, n, now, true) }
 
 // usedFrom is the time up to which the rate has been used, at least: the bucket holds no more than AtOnce.
@@ -53,6 +54,8 @@ func (c *Clock) usedFrom(r Rate, now, used int64) int64 {
 	return max(used, full)
 }
 
+// take takes n tokens from the bucket, and reports whether it did. With owes it also takes tokens that the bucket does
+// not have.
 func (c *Clock) take(r Rate, n int, now int64, owes bool) bool {
 	for range 8 {
 		before := c.usedUntil.Load()
@@ -67,10 +70,10 @@ func (c *Clock) take(r Rate, n int, now int64, owes bool) bool {
 	return false
 }
 
-// Senders are token buckets of many senders with the same rate. It remembers the Size senders that sent last. How often
-// an unknown sender is remembered is bounded too (Newcomers): at most Size in the time in which their buckets fill. So
-// a device that makes up senders' names gets no more than Size senders may, and takes nothing from senders that are
-// remembered or that the caller knows. New real senders compete with it.
+// Senders are the token buckets of many senders, with the same rate. It remembers the Size senders that sent last. It
+// also bounds how often it begins to remember an unknown sender (Newcomers): at most Size times in the time in which a
+// bucket fills. So a device that makes up senders' names gets no more than Size senders may, and takes nothing from
+// senders that are remembered or that the caller knows. Other new senders compete with it.
 type Senders[K comparable] struct {
 	Rate Rate
 	Size int
@@ -81,8 +84,8 @@ type Senders[K comparable] struct {
 	refused  uint64
 }
 
-// Spend takes one from a sender's bucket, and reports whether there was one. known senders are real for another reason
-// than that they send, such as a lease.
+// Spend takes a token from a sender's bucket, and reports whether there was one. known: the caller knows that the
+// sender is not made up, for example because it has a lease.
 func (s *Senders[K]) Spend(k K, known bool, now int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,8 +100,8 @@ func (s *Senders[K]) Spend(k K, known bool, now int64) bool {
 	return false
 }
 
-// Newcomers is how often senders of a rate are remembered where size of them can be: at most size in the time in which
-// their buckets fill.
+// Newcomers returns the rate at which Senders with a rate and a size begin to remember unknown senders: at most size of
+// them in the time in which a bucket fills.
 func Newcomers(each Rate, size int) Rate {
 	half := size / 2
 	return Rate{AtOnce: half, EachSecond: float64(half) * each.EachSecond / float64(each.AtOnce)}

@@ -9,7 +9,7 @@ import (
 
 var five = Rate{AtOnce: 5, EachSecond: 10}
 
-// count returns how often f is true, asked every 10 ms for ten seconds.
+// count calls f with the times of ten seconds, one every 10 ms, and returns how often it was true.
 func count(f func(now int64) bool) (n int) {
 	for tick := range int64(1000) {
 		if f(int64(time.Hour) + tick*int64(10*time.Millisecond)) {
@@ -19,6 +19,7 @@ func count(f func(now int64) bool) (n int) {
 	return n
 }
 
+// TestClock: a bucket gives its tokens at once, and then as many as its rate.
 func TestClock(t *testing.T) {
 	var c Clock
 	if n := count(func(now int64) bool { return c.Spend(five, now) }); n < 5+99 || n > 5+100 {
@@ -38,6 +39,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
+// TestClockOfManyThreads: several threads together get no more tokens than one.
 func TestClockOfManyThreads(t *testing.T) {
 	var c Clock
 	var n atomic.Int64

@@ -57,14 +57,32 @@ func port(v any) (uint16, error) {
 	return uint16(n), err
 }
 
+// reserved are the networks whose addresses no LAN can have (RFC 6890, 2.2.2).
+var reserved = []struct {
+	network netip.Prefix
+	reason  string
+}{
+	{netip.MustParsePrefix("0.0.0.0/8"), "has addresses that no host has:"},
+	{netip.MustParsePrefix("127.0.0.0/8"), "has addresses by which a machine reaches itself:"},
+	{netip.MustParsePrefix("169.254.0.0/16"), "has addresses that hosts without a lease take, and nobody routes:"},
+	{netip.MustParsePrefix("224.0.0.0/4"), "has addresses of groups:"},
+	{netip.MustParsePrefix("240.0.0.0/4"), "has addresses that are reserved:"},
+}
+
 // ownAddress reads the gateway's address with the length of its network.
 func ownAddress(v any) (netip.Prefix, error) {
 	s, _ := v.(string)
 	p, err := netip.ParsePrefix(s)
-	if err != nil || !isHost(p.Addr()) || p.Bits() < datapath.LargestLAN || p.Bits() > 29 {
+	if err != nil || !p.Addr().Is4() || p.Bits() < datapath.LargestLAN || p.Bits() > 29 {
 		return netip.Prefix{}, fmt.Errorf(
 			`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`,
 			datapath.LargestLAN, strict.Show(v))
+	}
+	for _, r := range reserved {
+		if p.Overlaps(r.network) {
+			return netip.Prefix{}, fmt.Errorf(`must be of a network that hosts can have, such as "10.1.0.1/16", and %s %s %s`,
+				p.Masked(), r.reason, r.network)
+		}
 	}
 	if a := p.Addr(); a == p.Masked().Addr() || a == lastOf(p) {
 		return netip.Prefix{}, fmt.Errorf(
@@ -101,16 +119,46 @@ var nat64 = strict.AcceptText(`a prefix of a NAT64 such as "64:ff9b::/96"`, func
 	return p, err == nil && ok && p.Addr().Is6() && !p.Addr().Is4In6() && p == p.Masked()
 })
 
-// clientPrefixes reads the networks of which each client has a /64.
+// clientPrefixes reads the networks of which each client has a part.
 var clientPrefixes = strict.AcceptText(`an IPv6 network of /32 to /63 such as "2001:db8:100::/48", or "delegated"`,
 	func(s string) (ClientPrefixes, bool) {
 		if s == "delegated" {
 			return ClientPrefixes{Delegated: true}, true
 		}
-		p, err := netip.ParsePrefix(s)
-		return ClientPrefixes{Pool: p}, err == nil && p.Bits() >= 32 && p.Bits() < 64 && p.Addr().Is6() &&
-			p.Addr().IsGlobalUnicast() && !p.Addr().Is4In6() && p == p.Masked()
+		p, ok := prefixPool(s)
+		return ClientPrefixes{Pool: p}, ok
 	})
+
+// prefixPool parses a network of which clients have /64s.
+func prefixPool(s string) (netip.Prefix, bool) {
+	p, err := netip.ParsePrefix(s)
+	return p, err == nil && p.Bits() >= 32 && p.Bits() < 64 && p.Addr().Is6() &&
+		p.Addr().IsGlobalUnicast() && !p.Addr().Is4In6() && p == p.Masked()
+}
+
+// addPool reads an entry of lan.prefix_pool.
+func (l *LAN) addPool(name string, v any) (err error) {
+	l.PrefixPools, err = addPrefixPool(l.PrefixPools, name, v)
+	return err
+}
+
+// addPool reads an entry of dhcp6.prefix_pool.
+func (d *DHCP6) addPool(name string, v any) (err error) {
+	d.PrefixPools, err = addPrefixPool(d.PrefixPools, name, v)
+	return err
+}
+
+// addPrefixPool adds a network with a name to those of a table.
+func addPrefixPool(all []PrefixPool, name string, v any) ([]PrefixPool, error) {
+	if len(name) == 0 || len(name) > 253 {
+		return all, errors.New("a pool's name has 1 to 253 bytes, as RADIUS has it")
+	}
+	network, err := strict.AcceptText(`an IPv6 network of /32 to /63 such as "2001:db8:200::/48"`, prefixPool)(v)
+	if err != nil {
+		return all, err
+	}
+	return append(all, PrefixPool{name, network}), nil
+}
 
 // network6 reads an IPv6 network, or one address.
 var network6 = strict.AcceptText(`an IPv6 network such as "2001:db8:7::/48"`, func(s string) (netip.Prefix, bool) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/kinds"
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
@@ -69,17 +71,20 @@ func (c *Config) lineOf(key string) int {
 		line = c.lines[at]
 		at = at[:max(0, strings.LastIndexByte(at, '.'))]
 	}
-	return max(1, line)
+	return cmp.Or(line, c.table, 1)
 }
 
 // IsSet reports whether the file has a key.
 func (c *Config) IsSet(key string) bool { return c.lines[key] > 0 }
 
+// noEffect begins the problem of a key that changes nothing beside others.
+const noEffect = "has no effect"
+
 // refuseUnused reports keys that are set although they have no effect, for the given reason.
 func (k *checker) refuseUnused(reason string, keys ...string) {
 	for _, key := range keys {
 		if k.IsSet(key) {
-			k.report(key, "has no effect: %s", reason)
+			k.report(key, noEffect+": %s", reason)
 		}
 	}
 }
@@ -212,10 +217,11 @@ func (k *checker) checkPPPoE() {
 				m)
 		}
 	}
-	if kind := k.Datapath.Kind; !datapath.TraitsOf(kind).PPPoE {
+	if kind := k.Datapath.Kind; !kinds.TraitsOf(kind).PPPoE {
 		k.report("datapath.kind", "%q does not take PPPoE's header off: use %s, or pppoe.enabled = false", kind,
-			alternatives(datapath.Names(func(t datapath.Traits) bool { return t.PPPoE })))
+			alternatives(kinds.Names(func(t datapath.Traits) bool { return t.PPPoE })))
 	}
+	k.checkPPPoEIPv6()
 	if len(p.Resolvers) > 2 {
 		k.report("pppoe.resolvers", "%d addresses: PPP has room for two", len(p.Resolvers))
 	}
@@ -235,7 +241,7 @@ func (k *checker) checkPPPoE() {
 	}
 }
 
-// alternatives are words of which one is to be used.
+// alternatives joins words of which the user is to choose one.
 func alternatives(words []string) string {
 	text := ""
 	for i, w := range words {
@@ -283,7 +289,7 @@ func (k *checker) checkFlowLog() {
 	case !k.FlowLog.Enabled:
 		// folder is used: a former log may have left a note there
 		k.refuseUnused(enabled+" is not true", "flowlog.keep", "flowlog.most", "flowlog.ipfix")
-	case k.Datapath.Fast && datapath.TraitsOf(k.Datapath.Kind).FastUntracked:
+	case k.Datapath.Fast && kinds.TraitsOf(k.Datapath.Kind).FastUntracked:
 		k.report(enabled, "datapath.fast redirects packets past the kernel's table of connections: use datapath.fast = false")
 	}
 }
@@ -381,12 +387,12 @@ func (k *checker) checkDynamic() {
 
 // checkDatapath compares the data path's keys with its kind.
 func (k *checker) checkDatapath() {
-	kind := datapath.TraitsOf(k.Datapath.Kind)
+	kind := kinds.TraitsOf(k.Datapath.Kind)
 	if kind.PPPoEOnly {
 		k.checkPPPoEOnly(kind)
 	}
-	reason := fmt.Sprintf("datapath.kind is %q", kind.Kind)
-	for _, key := range kind.Unheeded() {
+	reason := fmt.Sprintf("datapath.kind is %q", kind.Name)
+	for _, key := range kinds.Unheeded(kind) {
 		k.refuseUnused(reason, "datapath."+key)
 	}
 	if f := k.Datapath.Forward; f != ForwardAuto && kind.UsesKey("flow_cache") {
@@ -394,7 +400,7 @@ func (k *checker) checkDatapath() {
 	}
 	if kind.HidesLAN && k.DHCP.Mode == External {
 		k.report("dhcp.mode",
-			`"external" is not possible with datapath.kind = %q: no other program hears the LAN's clients`, kind.Kind)
+			`"external" is not possible with datapath.kind = %q: no other program hears the LAN's clients`, kind.Name)
 	}
 	if d := k.Datapath.Device; kind.UsesKey("device") && (d == k.LAN.Interface || d == k.WAN.Interface || d == "lo") {
 		k.report("datapath.device", "%q is an interface that is there already: gatewayd makes its own", d)
@@ -404,15 +410,20 @@ func (k *checker) checkDatapath() {
 // checkPPPoEOnly refuses keys that have no effect with a data path that serves PPPoE clients only.
 func (k *checker) checkPPPoEOnly(kind datapath.Traits) {
 	const only = "%q carries PPPoE clients alone: "
-	usual := datapath.Kinds[0].Kind
+	usual := kinds.All[0].Name
 	if !k.PPPoE.Enabled {
-		k.report("datapath.kind", only+"set pppoe.enabled = true, or use %q", kind.Kind, usual)
+		k.report("datapath.kind", only+"set pppoe.enabled = true, or use %q", kind.Name, usual)
 	}
 	if k.Portal.Enabled {
 		k.report("portal.enabled", "no client reaches the portal, because datapath.kind = "+only+
-			"set portal.enabled = false, or use %q", kind.Kind, usual)
+			"set portal.enabled = false, or use %q", kind.Name, usual)
 	}
-	k.refuseUnused(fmt.Sprintf("datapath.kind is %q", kind.Kind), "garden.domains", "garden.prefixes", "garden.ports")
+	if k.LAN.Address6.IsValid() && !k.PPPoE.IPv6 {
+		k.report("lan.address6", "has no effect, because datapath.kind = "+only+"set pppoe.ipv6 = true, or use %q", kind.Name,
+			usual)
+	}
+	k.refuseUnused(fmt.Sprintf("datapath.kind is %q", kind.Name), "garden.domains", "garden.prefixes", "garden.ports",
+		"lan.nd_proxy")
 }
 
 // checkServer checks a RADIUS server's keys together.

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/kinds"
 )
 
 // Values of keys.
@@ -22,9 +22,11 @@ const (
 	Server   = "server"   // dhcp.mode, dns.mode: gatewayd serves
 	External = "external" // another program on this machine serves
 
-	Off       = "off"       // dhcp6.mode
-	Stateless = "stateless" // options only
-	Stateful  = "stateful"  // addresses too
+	Off        = "off"       // dhcp6.mode
+	Stateless  = "stateless" // options only
+	NDProxyDAD = "dad"       // lan.nd_proxy: duplicate address detection alone
+	NDProxyAll = "all"       // lan.nd_proxy: NDProxyDAD, and the resolution of addresses
+	Stateful   = "stateful"  // addresses too
 
 	LogText = "text"
 	LogJSON = "json"
@@ -41,7 +43,7 @@ const (
 	PortEthernet = "ethernet"
 
 	IdentNAT        = "nat"        // ident.method: peers ask for the client's address
-	IdentMasquerade = "masquerade" // and for the gateway's, which clients have outside
+	IdentMasquerade = "masquerade" // ident.method: peers ask for the gateway's address, which clients have outside
 
 	AnswerName   = "name" // ident.answer
 	AnswerToken  = "token"
@@ -69,6 +71,16 @@ type Config struct {
 	LogLevel  slog.Level
 	LogFormat string // LogText or LogJSON
 
+	// Networks are the networks of the tables [[network]], each with a configuration as if it were the only one. If there
+	// are none, the gateway has one network, that of [lan]. In a Config with Networks only fields that are the same for
+	// all of them are set.
+	Networks []*Config
+	// The next fields are set only in the Config of one of several networks.
+	Name    string   // "": the network is the only one
+	Reaches []string // names of networks whose clients and this one's reach each other
+	Reached []string // the interfaces of these networks, and of networks that name this one
+	Subnet  int      // with WAN.Delegation: which /64 of the delegated prefix the network has, from 0
+
 	LAN      LAN
 	WAN      WAN
 	DHCP     DHCP
@@ -88,27 +100,39 @@ type Config struct {
 	Metrics  Metrics
 
 	lines map[string]int // where each key was set, from 1; see rowKey
-	rows  map[string]int // of arrays of tables: how many there are
+	rows  map[string]int // how many tables each array of tables has
+	// In the Config of one of several networks: the line of its table, and the lines of the keys that are for all
+	// networks.
+	table  int
+	common map[string]int
 }
 
 // LAN is the interface towards the clients.
 type LAN struct {
 	Interface      string
 	Address        netip.Prefix // the gateway's own, with the network's length: 10.1.0.1/16
-	Address6       netip.Prefix // the same of IPv6, 2001:db8:1::1/64; zero: clients have no IPv6
+	Address6       netip.Prefix // the gateway's own IPv6 address: 2001:db8:1::1/64; zero: clients have no IPv6
 	ClientPrefixes ClientPrefixes
-	// Inbound6 are networks outside whose hosts reach clients by IPv6 unasked.
+	PrefixPools    []PrefixPool // in the file's order, for clients whose login names one, or a /64 of one
+	// Inbound6 are networks beyond the WAN whose hosts may open connections to clients by IPv6.
 	Inbound6 []netip.Prefix
 	NAT64    netip.Prefix // by which clients without IPv4 reach IPv4 hosts, to be advertised; zero: none
+	NDProxy  string       // Off, NDProxyDAD or NDProxyAll
 }
 
-// ClientPrefixes are IPv6 networks of which each client has a /64 of its own. The zero value is none.
+// ClientPrefixes are IPv6 networks of which each client has a part of its own. The zero value is none.
 type ClientPrefixes struct {
 	Pool      netip.Prefix // zero: none, or Delegated
-	Delegated bool         // those that the provider delegates
+	Delegated bool         // the networks are those that the provider delegates
 }
 
-// On reports whether each client has a /64 of its own.
+// PrefixPool is an IPv6 network, with the name by which RADIUS refers to it.
+type PrefixPool struct {
+	Name    string
+	Network netip.Prefix
+}
+
+// On reports whether clients have parts of their own.
 func (c ClientPrefixes) On() bool { return c.Delegated || c.Pool.IsValid() }
 
 // Network is the LAN's network.
@@ -152,6 +176,11 @@ type DHCP struct {
 // DHCP6 is the configuration of DHCPv6.
 type DHCP6 struct {
 	Mode string // Off, Stateless or Stateful
+	// PDPool has the prefixes that clients are delegated (IA_PD). Its zero value is none.
+	PDPool   ClientPrefixes
+	PDLength int // bits of a delegated prefix
+	// PrefixPools are those of clients whose login names one, or a prefix of one, in the file's order.
+	PrefixPools []PrefixPool
 }
 
 // Range is the addresses from First to Last.
@@ -213,7 +242,7 @@ type PPPoE struct {
 	IPv6         bool          // also negotiate interface identifiers
 	PerMAC       int           // sessions of a MAC address at once
 	MaxSessions  int           // sessions at once
-	Waiting      int           // of them, those that have not logged in
+	Waiting      int           // sessions at once whose clients have not logged in yet; part of MaxSessions
 	Delay        time.Duration // before an offer
 	Echo         time.Duration // between requests that find out whether a client is there
 	EchoFailures int           // requests without a reply after which a session ends
@@ -295,7 +324,8 @@ type Limits struct {
 	SessionsPerUser                int    // at once
 }
 
-// leastFlows is the least of flowlog.most: more than the file that is being written, which stays.
+// leastFlows is the least value of flowlog.most, bytes: more than the file that is being written, which is never
+// deleted.
 const leastFlows = 100_000_000
 
 // FlowLog is the configuration of the log of clients' connections.
@@ -309,7 +339,7 @@ type FlowLog struct {
 
 // Datapath is the configuration of the data path.
 type Datapath struct {
-	Kind      string // one of datapath.Kinds, which says what of the rest it heeds
+	Kind      string // one of kinds.All, which says what of the rest it heeds
 	Fast      bool   // the optimised mode, instead of the mechanism as studied
 	Device    string // the name of a device of the data path's own
 	Forward   string // ForwardAuto, ForwardRedirect or ForwardStack
@@ -332,14 +362,15 @@ const DefaultIdle = 2 * time.Hour
 func defaults() *Config {
 	c := &Config{
 		StateDir: "/var/lib/gatewayd", RunDir: "/run/gatewayd", LogFormat: LogText,
+		LAN:    LAN{NDProxy: Off},
 		DHCP:   DHCP{Mode: Server, Lease: time.Hour},
-		DHCP6:  DHCP6{Mode: Stateless},
+		DHCP6:  DHCP6{Mode: Stateless, PDLength: 64},
 		DNS:    DNS{Mode: Server},
 		PPPoE:  PPPoE{Name: "gatewayd", MTU: 1492, PerMAC: 1, MaxSessions: 65535, Echo: 20 * time.Second, EchoFailures: 3},
 		Ident:  Ident{Method: IdentNAT, Answer: AnswerName, Rate: 20},
 		Portal: Portal{Enabled: true, Port80: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
 		Limits: Limits{IdleTimeout: DefaultIdle},
-		Datapath: Datapath{Kind: datapath.Kinds[0].Kind, Device: "tun0",
+		Datapath: Datapath{Kind: kinds.All[0].Name, Device: "tun0",
 			Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto,
 			PinDir: "/sys/fs/bpf/gatewayd"},
 		FlowLog: FlowLog{KeepFor: 90 * day, MaxBytes: 10_000_000_000},
@@ -376,7 +407,8 @@ func (c *Config) Addresses() int {
 	return n
 }
 
-// Changed lists the keys in which two configurations differ, in the order of Keys.
+// Changed lists the keys in which two configurations differ, in the order of Keys. Of several networks it compares what
+// is the same for all of them, or two networks.
 func Changed(a, b *Config) []string {
 	var keys []string
 	other := b.settings()

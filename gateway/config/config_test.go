@@ -1,3 +1,6 @@
+// Tests of good configuration files. minimal is the shortest good file, and withRADIUS the same with a RADIUS server
+// (errors_test.go). parse reads a text that must be good.
+
 package config
 
 import (
@@ -17,6 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
+// parse reads a configuration that must be good.
 func parse(t *testing.T, text string) *Config {
 	t.Helper()
 	c, err := Parse("/etc/gatewayd/x.toml", []byte(text))
@@ -30,7 +34,7 @@ func TestDefaults(t *testing.T) {
 	c := parse(t, minimal)
 	want := defaults()
 	want.File = "/etc/gatewayd/x.toml"
-	want.LAN = LAN{Interface: "lan0", Address: netip.MustParsePrefix("10.1.0.1/16")}
+	want.LAN = LAN{Interface: "lan0", Address: netip.MustParsePrefix("10.1.0.1/16"), NDProxy: "off"}
 	want.WAN = WAN{Interface: "wan0"}
 	want.DNS.Upstreams = []netip.AddrPort{netip.MustParseAddrPort("192.0.2.53:53")}
 	want.Auth.Methods = []string{MethodClickThrough}

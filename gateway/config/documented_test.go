@@ -1,3 +1,6 @@
+// Tests that the example file and the manual agree with this package. parse (config_test.go) reads a text that must be
+// good.
+
 package config
 
 import (
@@ -14,6 +17,7 @@ import (
 const (
 	manual    = "../../docs/gateway.md"
 	nat       = "../../docs/nat.md"
+	networks  = "../../docs/networks.md"
 	dataPaths = "../../docs/data-paths.md"
 )
 
@@ -45,7 +49,8 @@ func TestExampleIsComplete(t *testing.T) {
 			continue
 		}
 		text := line + "\n"
-		if table == "dhcp.static" || table == "dhcp.options" || table == "pppoe.pool" {
+		if table == "dhcp.static" || table == "dhcp.options" || table == "pppoe.pool" ||
+			strings.HasSuffix(table, ".prefix_pool") {
 			key = ""
 		}
 		if table != "" {
@@ -100,7 +105,7 @@ func TestExampleShowsDefaults(t *testing.T) {
 // TestManualBlocksLoad loads the manual's configurations.
 func TestManualBlocksLoad(t *testing.T) {
 	var blocks []string
-	for _, page := range []string{manual, nat} {
+	for _, page := range []string{manual, nat, networks} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

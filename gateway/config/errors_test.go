@@ -29,22 +29,23 @@ type problem struct {
 var wrongKeys = []problem{
 	{"unknown key", minimal + "portal.tittle = \"x\"\n",
 		[]string{`x.toml:6: portal.tittle: unknown key; did you mean "portal.title"?`}},
-	{"byte order mark", "\ufeff" + minimal + "[colours]\na = 1\n",
-		[]string{`x.toml:6: colours: unknown key`}},
-	{"unknown key without neighbour", minimal + "colour = 3\n",
-		[]string{`x.toml:6: colour: unknown key`}},
+	{"byte order mark", "\ufeff" + minimal + "[colours]\na = 1\n", []string{`x.toml:6: colours: unknown key`}},
+	{"unknown key without neighbour", minimal + "colour = 3\n", []string{`x.toml:6: colour: unknown key`}},
 	{"key in no table", minimal + "upstreams = []\n",
 		[]string{`x.toml:6: upstreams: unknown key; did you mean "dns.upstreams"?`}},
-	{"key of several tables", minimal + "interface = \"x\"\n",
-		[]string{`x.toml:6: interface: unknown key`}},
+	{"key of several tables", minimal + "interface = \"x\"\n", []string{`x.toml:6: interface: unknown key`}},
 	{"unknown table once", minimal + "[metric]\nlisten = \"127.0.0.1:1\"\nx = 1\n",
 		[]string{`x.toml:6: metric: unknown key; did you mean "metrics"?`}},
-	{"table that is none", minimal + "limits = 3\n",
-		[]string{`x.toml:6: limits: must be a table: [limits]`}},
+	{"table that is none", minimal + "limits = 3\n", []string{`x.toml:6: limits: must be a table: [limits]`}},
 	{"key that is a table", minimal + "[portal.port]\nx = 1\n",
 		[]string{`x.toml:6: portal.port: must be a … 1 … 65535 …`}},
 	{"inline table", minimal + "limits = { up_rat = \"1M\" }\n",
 		[]string{`x.toml:6: limits.up_rat: unknown key; did you mean "limits.up_rate"?`}},
+	{"IPv6 of PPPoE clients without networks of their own",
+		minimal + "lan.address6 = \"2001:db8::1/64\"\ndhcp.pools = [\"10.1.1.0-10.1.2.255\"]\n[pppoe]\nenabled = true\n" +
+			"pools = [\"10.1.3.0-10.1.3.255\"]\nipv6 = true\n",
+		[]string{`x.toml:5: auth.methods: PPPoE clients …`,
+			`x.toml:11: pppoe.ipv6: needs lan.address6, and lan.client_prefixes …`}},
 	{"IPv6 network of another length", minimal + "lan.address6 = \"2001:db8::1/56\"\n",
 		[]string{`x.toml:6: lan.address6: must be a network of /64, not /56 …`}},
 	{"IPv6 network as address", minimal + "lan.address6 = \"2001:db8::/64\"\n",
@@ -52,7 +53,7 @@ var wrongKeys = []problem{
 	{"IPv4 as IPv6", minimal + "lan.address6 = \"10.1.0.1/16\"\n",
 		[]string{`x.toml:6: lan.address6: must be … IPv6 … "2001:db8:1::1/64" … "10.1.0.1/16"`}},
 	{"IPv6 where it is not", minimal + "lan.address6 = \"2001:db8::1/64\"\ndatapath.kind = \"nfqueue\"\n",
-		[]string{`x.toml:6: lan.address6: … "nfqueue" … ebpf`}},
+		[]string{`x.toml:6: lan.address6: … "nfqueue" … ebpf, kernel`}},
 	{"a /64 for each client of a /64",
 		minimal + "lan.address6 = \"2001:db8::1/64\"\nlan.client_prefixes = \"2001:db8:1::/64\"\n",
 		[]string{`x.toml:7: lan.client_prefixes: … /32 to /63 … "2001:db8:1::/64"`}},
@@ -74,6 +75,10 @@ var wrongKeys = []problem{
 	{"NAT64", minimal + "lan.address6 = \"2001:db8::1/64\"\nlan.nat64 = \"64:ff9b::/80\"\ndhcp.ipv6_only = \"1m\"\n",
 		[]string{
 			`x.toml:7: lan.nat64: … NAT64 … "64:ff9b::/80"`, `x.toml:8: dhcp.ipv6_only: … 5m … "1m"`}},
+	{"ND proxy without IPv6", minimal + "lan.nd_proxy = \"all\"\n",
+		[]string{`x.toml:6: lan.nd_proxy: has no effect … lan.address6`}},
+	{"another ND proxy", minimal + "lan.address6 = \"2001:db8::1/64\"\nlan.nd_proxy = \"on\"\n",
+		[]string{`x.toml:7: lan.nd_proxy: must be "off" … "dad" … "all" … "on"`}},
 	{"DHCPv6 without IPv6", minimal + "dhcp6.mode = \"stateful\"\n",
 		[]string{`x.toml:6: dhcp6.mode: has no effect … lan.address6`}},
 	{"inbound from a host within a network",
@@ -122,7 +127,7 @@ var wrongKeys = []problem{
 	{"no line of TOML", minimal + "dhcp on\n",
 		[]string{`x.toml:6: … key = value; gatewayd example-config …`}},
 	{"key twice", minimal + "lan.address = \"10.2.0.1/16\"\n",
-		[]string{`x.toml:6: lan.address: Key 'lan.address' has already been defined.`}},
+		[]string{`x.toml:6: lan.address: is on line 2 already: delete one of the two`}},
 	{"one message for one mistake",
 		strings.Replace(minimal, "10.1.0.1/16", "10.1.0.0/16", 1) + "dhcp.pools = [\"10.9.0.1-10.9.0.2\"]\n",
 		[]string{`x.toml:2: lan.address: must be a … 10.1.0.0 … 10.1.0.0/16 … 10.1.0.1/16`}},
@@ -139,7 +144,7 @@ var wrongKeys = []problem{
 }
 
 func TestProblemsNameFileLineAndKey(t *testing.T) {
-	for _, tt := range wrongKeys {
+	for _, tt := range slices.Concat(wrongKeys, wrongLANs) {
 		t.Run(tt.name, func(t *testing.T) { wantProblems(t, tt.text, tt.want) })
 	}
 }
@@ -431,7 +436,7 @@ var contradictions = []problem{
 }
 
 func TestImpossibleCombinations(t *testing.T) {
-	for _, tt := range slices.Concat(contradictions, translations) {
+	for _, tt := range slices.Concat(contradictions, translations, wrongPools6, wrongPDPools) {
 		t.Run(tt.name, func(t *testing.T) { wantProblems(t, tt.text, tt.want) })
 	}
 }

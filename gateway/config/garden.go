@@ -246,7 +246,7 @@ func (c *Config) redundantPort(p GardenPort) (r Redundant, ok bool) {
 	return r, false
 }
 
-// coversPort reports whether a pattern or a network has all that a port is of.
+// coversPort reports whether a pattern or a network includes every name or address of a GardenPort.
 func coversPort(pattern string, network netip.Prefix, p GardenPort) bool {
 	if p.Domain != "" {
 		return pattern != "" && (pattern == p.Domain || coveredByPattern(p.Domain, pattern))

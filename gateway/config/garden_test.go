@@ -1,3 +1,6 @@
+// Tests of the [garden] keys: destinations that clients reach without login. minimal is the shortest good file, of five
+// lines (errors_test.go); parse reads a text that must be good, and wantProblems one that must cause the listed errors.
+
 package config
 
 import (

@@ -37,14 +37,22 @@ func Load(path string) (*Config, error) {
 		return nil, err
 	}
 	k := &checker{Config: c}
-	k.openFiles()
+	if len(c.Networks) == 0 {
+		k.openFiles()
+	} else {
+		k.ofEach(func(n *Config) strict.Problems {
+			one := &checker{Config: n}
+			one.openFiles()
+			return one.problems
+		})
+	}
 	if err := k.problems.Err(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// allKeys says where all keys are shown.
+// allKeys is the advice where all keys are described.
 const allKeys = "gatewayd example-config shows every key"
 
 // Parse reads and checks a text. name is for messages, and relative paths in the text
@@ -56,11 +64,19 @@ func Parse(name string, data []byte) (*Config, error) {
 	if syntax != nil {
 		return nil, strict.Problems{syntax}
 	}
-	problems := c.apply(entries)
+	entries, networks, problems := cutNetworks(name, entries)
+	problems = append(problems, c.apply(entries)...)
+	for _, own := range networks {
+		problems = append(problems, c.addNetwork(entries, own)...)
+	}
+	check := c.check
+	if len(networks) > 0 {
+		check = c.checkNetworks
+	}
 	// One mistake gives one message: a check of combinations is left out if it is about a key that was refused already,
 	// or names one as its reason.
 	refused := slices.Clone(problems)
-	for _, p := range c.check() {
+	for _, p := range check() {
 		if !slices.ContainsFunc(refused, func(r *strict.Error) bool {
 			return r.Key != "" && (p.Key == r.Key || strings.Contains(p.Problem, r.Key))
 		}) {
@@ -70,35 +86,58 @@ func Parse(name string, data []byte) (*Config, error) {
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
-	c.complete()
+	for _, one := range c.All() {
+		one.complete()
+	}
+	c.completeNetworks()
 	return c, nil
 }
 
-// LANInterface reads only lan.interface, for programs that must keep the LAN closed even if other keys are wrong. If
-// the file is not TOML from some line on, it returns both the name, if that stands above the line, and the error.
-func LANInterface(path string) (string, error) {
+// LANInterfaces reads only the interfaces towards clients, for programs that must keep the LANs closed even if other
+// keys are wrong. If the file is not TOML from some line on, it returns both those above the line, and the error.
+func LANInterfaces(path string) ([]string, error) {
 	data, err := readConfig(path)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	entries, syntax := strict.Read(path, data, allKeys)
 	if syntax != nil {
 		lines := bytes.SplitAfter(data, []byte("\n"))
 		above, _ := strict.Read(path, bytes.Join(lines[:max(0, min(syntax.Line, len(lines))-1)], nil), allKeys)
-		c := defaults()
-		c.apply(above)
-		return c.LAN.Interface, strict.Problems{syntax}
+		found, _ := lanInterfaces(path, above)
+		return found, strict.Problems{syntax}
 	}
+	found, problems := lanInterfaces(path, entries)
+	return found, problems.Err()
+}
+
+// lanInterfaces reads the interfaces towards clients, and returns the problems of their keys.
+func lanInterfaces(path string, entries []strict.Entry) (found []string, problems strict.Problems) {
 	c := defaults()
-	for _, e := range c.apply(entries) {
-		if e.Key == "lan.interface" {
-			return "", strict.Problems{e}
+	c.File = path
+	entries, networks, _ := cutNetworks(path, entries)
+	all := c.apply(entries)
+	for _, own := range networks {
+		all = append(all, c.addNetwork(entries, own)...)
+	}
+	for _, p := range all {
+		if p.Key == "lan.interface" || p.Key == networkTable+".interface" {
+			problems = append(problems, p)
 		}
 	}
-	if c.LAN.Interface == "" {
-		return "", strict.Problems{{File: path, Line: 1, Key: "lan.interface", Problem: "missing: gatewayd needs it"}}
+	for _, n := range c.All() {
+		if n.LAN.Interface != "" {
+			found = append(found, n.LAN.Interface)
+		} else if len(problems) == 0 {
+			key := "lan.interface"
+			if len(networks) > 0 {
+				key = networkKey(key)
+			}
+			problems = append(problems, &strict.Error{File: path, Line: max(1, n.table), Key: key,
+				Problem: "missing: gatewayd needs it"})
+		}
 	}
-	return c.LAN.Interface, nil
+	return found, problems
 }
 
 // readConfig reads a configuration's text.

@@ -3,7 +3,7 @@ package config
 // meaning is a key's description on the reference page. Its type and its default come from the settings.
 type meaning struct {
 	text string // Markdown; sentences without the last full stop
-	// unset is what holds without the key, where its default is not a value of it; empty: nothing.
+	// unset says what holds without the key if its default is not a value that it can have; empty otherwise.
 	unset string
 }
 
@@ -24,15 +24,40 @@ var meanings = map[string]meaning{
 		"([data paths](../data-paths.md#tun))"},
 	"lan.address6": {unset: "none: clients have no IPv6", text: "the gateway's IPv6 address there, with the length 64. " +
 		"The interface must have it already. Clients make addresses of their own of this prefix " +
-		"([IPv6](../ipv6.md)); with `ebpf` alone"},
+		"([IPv6](../ipv6.md)); with `ebpf`, and with `kernel` for PPPoE clients"},
 	"lan.client_prefixes": {unset: "none: clients share the /64 of `lan.address6`", text: "an IPv6 network of which " +
-		"each client has a /64 of its own (RFC 8273), or `\"delegated\"`: those that the provider delegates. The " +
+		"each client has a /64 of its own (RFC 8273), or `\"delegated\"`: of the prefixes that the provider delegates. The " +
 		"provider must route the network to this machine"},
+	"lan.prefix_pool": {text: "table of name = IPv6 network, two at most, beside `lan.client_prefixes`: of these a " +
+		"client has a /64 while its session lasts, where RADIUS names one (Framed-IPv6-Pool, or " +
+		"Stateful-IPv6-Address-Pool) or the /64 itself (Framed-IPv6-Prefix)"},
 	"lan.inbound6": {unset: "nobody", text: "networks outside whose hosts reach clients by IPv6 unasked. What " +
 		"others send passes only while the client has lately sent a packet of the same connection (RFC 6092). " +
 		"`[\"::/0\"]`: everybody"},
 	"lan.nat64": {text: "prefix by which clients without IPv4 reach IPv4 hosts. They are told it (RFC 8781); the " +
 		"NAT64 is another machine's"},
+	"lan.nd_proxy": {text: "for a LAN whose switch or access point isolates clients (`bridge link set dev PORT isolated " +
+		"on`). `\"dad\"`: the gateway tells a client that probes another one's IPv6 address that it is taken (RFC " +
+		"6957). `\"all\"`: it also answers clients' neighbour solicitations for each other (RFC 4389), so that clients " +
+		"that are logged in reach each other through it, and both are billed. `\"off\"`: clients hear each other"},
+	"network.name": {unset: required, text: "a table `[[network]]` for each of [several networks](../networks.md), in " +
+		"place of `[lan]`. In it `[network.dhcp]`, and likewise `dhcp6`, `dns`, `nat`, `garden`, `portal`, `auth`, " +
+		"`pppoe`, `ident`, `radius`, `users`, `limits` and `prefix_pool`, have the network's own keys; the keys of the " +
+		"file's tables are the defaults. The network's folders in `state_dir` and `datapath.pin_dir` have this name"},
+	"network.reaches": {unset: "none", text: "names of other networks: their clients and the clients of this network " +
+		"reach each other once they are logged in"},
+	"network.subnet": {unset: "none: its clients have no addresses of it", text: "which /64 of the prefix that the " +
+		"provider delegates (`wan.delegation`) the network's clients have addresses of, beside those of " +
+		"`network.address6`: of a /56 0 to 255. It stays when other networks come and go"},
+	"network.interface": {unset: required, text: "as `lan.interface`. VLAN interfaces are interfaces like others"},
+	"network.address":   {unset: required, text: "as `lan.address`. Networks must not overlap"},
+	"network.address6":  {unset: "none: its clients have no IPv6", text: "as `lan.address6`"},
+	"network.client_prefixes": {unset: "none: its clients share the /64 of `network.address6`",
+		text: "as `lan.client_prefixes`"},
+	"network.inbound6": {unset: "nobody", text: "as `lan.inbound6`"},
+	"network.nat64":    {text: "as `lan.nat64`"},
+	"network.nd_proxy": {text: "as `lan.nd_proxy`"},
+
 	"wan.interface": {unset: required, text: "interface that clients are forwarded to"},
 
 	"wan.delegation": {text: "`true`: the provider delegates an IPv6 prefix on `wan.interface` (DHCPv6-PD), and clients " +
@@ -42,8 +67,8 @@ var meanings = map[string]meaning{
 		"machine](../gateway.md#another-dhcp-server) does; `tun` needs `\"server\"`"},
 	"dhcp.pools": {unset: "all of the LAN", text: "first and last address of each pool"},
 	"dhcp.lease": {text: "length of a lease"},
-	"dhcp.preauth_lease": {unset: "`dhcp.lease`", text: "the same for clients that are not logged in, at most " +
-		"`dhcp.lease`. The first renewal after the login, half-way at most, gets the long one"},
+	"dhcp.preauth_lease": {unset: "`dhcp.lease`", text: "length of the lease of clients that are not logged in, at most " +
+		"`dhcp.lease`. The first renewal after the login, which comes after half of it at the latest, gets `dhcp.lease`"},
 	"dhcp.dns":    {unset: "the gateway", text: "resolvers in DHCP replies"},
 	"dhcp.domain": {text: "domain in DHCP replies"},
 	"dhcp.mtu":    {text: "MTU in DHCP replies, bytes"},
@@ -54,24 +79,32 @@ var meanings = map[string]meaning{
 
 	"dhcp6.mode": {text: "what clients with `lan.address6` get by DHCPv6. `\"stateless\"`: options, and they register " +
 		"the addresses that they make (RFC 9686). `\"stateful\"`: addresses too"},
+	"dhcp6.pd_pool": {unset: "none", text: "an IPv6 network of which clients that ask are delegated prefixes (IA_PD), " +
+		"or `\"delegated\"`: what the LAN does not need of the prefixes that the provider delegates. Hosts are told so in " +
+		"router advertisements (RFC 9762). The provider must route the network to this machine"},
+	"dhcp6.pd_length": {text: "length of the prefixes that clients are delegated. Those that ask for a longer one, up " +
+		"to 64, get it"},
+	"dhcp6.prefix_pool": {text: "table of name = IPv6 network, two at most, beside `dhcp6.pd_pool`: of these a client " +
+		"is delegated a prefix where RADIUS names one (Delegated-IPv6-Prefix-Pool) or the prefix itself " +
+		"(Delegated-IPv6-Prefix)"},
 	"dns.mode": {text: "`\"server\"`: gatewayd answers clients. `\"external\"`: another program on this " +
 		"machine does, on the gateway's address"},
 	"dns.upstreams": {unset: required, text: "upstream resolvers, in order of preference"},
-	"dns.answer_aaaa": {text: "whether clients get IPv6 addresses in answers. With `lan.address6` they do where the key " +
-		"is not set"},
+	"dns.answer_aaaa": {text: "whether clients get IPv6 addresses in answers. With `lan.address6` the default " +
+		"is `true`"},
 
 	"garden.domains": {text: "names that clients reach before login, in any script, with a dot at the end or without. " +
 		"`\"*.example.org\"` is all below it"},
-	"garden.prefixes": {text: "networks and addresses that clients reach before login. The LAN's are refused; " +
-		"`check-config` warns of this machine's other ones, which are never open"},
+	"garden.prefixes": {text: "networks and addresses that clients reach before login. Addresses of the LAN are " +
+		"refused; `check-config` warns of other addresses of this machine, which are never open"},
 	"garden.ports": {text: "single ports of names, networks and addresses, a value for each. Addresses are refused and " +
-		"warned of as in `garden.prefixes`, and `check-config` warns of values that another one holds. HTTP of the " +
+		"warned of as in `garden.prefixes`, and `check-config` warns of values that another value includes. HTTP of the " +
 		"names by which devices look for a login page goes to the portal, whatever shares their address or name in " +
-		"the garden; `check-config` warns of names of the garden that hold one"},
+		"the garden; `check-config` warns of names of the garden that include such a name"},
 
 	"nat.masquerade": {text: "`true`: clients have the address of `wan.interface` outside ([NAT](../nat.md))"},
-	"nat.source": {text: "instead of that: addresses that clients have outside; a client keeps one. `wan.interface` " +
-		"has them, or the provider routes them to this " +
+	"nat.source": {text: "instead of `nat.masquerade`: addresses that clients have outside; a client keeps one " +
+		"address. `wan.interface` has them, or the provider routes them to this " +
 		"machine. Without `nat.ports_per_client` they are consecutive"},
 	"nat.ports_per_client": {unset: "all shared", text: "ports that each client has to itself, by [a " +
 		"formula](../nat.md#ports-for-each-client-without-a-log)"},
@@ -117,20 +150,20 @@ var meanings = map[string]meaning{
 		"users' file can check `\"pap\"` only"},
 	"pppoe.mtu": {text: "largest MTU of a client, bytes (RFC 4638). No more is granted than the MTU of " +
 		"`lan.interface` less 8"},
-	"pppoe.ipv6":             {text: "`true`: also agree on IPv6 interface identifiers; IPv6 packets are dropped"},
+	"pppoe.ipv6":             {text: "`true`: PPPoE clients have IPv6 too, and a /64 each of `lan.client_prefixes`"},
 	"pppoe.sessions_per_mac": {text: "sessions of one MAC address at once; a further login ends the oldest"},
 	"pppoe.sessions":         {text: "sessions at once"},
-	"pppoe.sessions_waiting": {unset: "16384", text: "of them, sessions that have not logged in. A further one takes " +
-		"the place of the one that is likeliest dead, but of none " +
-		"whose password is being checked or waits for that"},
-	"pppoe.delay":         {text: "how long an offer waits, so that another concentrator's is first"},
+	"pppoe.sessions_waiting": {unset: "16384", text: "sessions at once that have not logged in yet. A further session " +
+		"takes the place of the one that is likeliest dead, but never of a session " +
+		"whose password is being checked or waits for the check"},
+	"pppoe.delay":         {text: "how long an offer waits, so that the offer of another concentrator is first"},
 	"pppoe.echo":          {text: "time between LCP echo requests"},
 	"pppoe.echo_failures": {text: "requests without a reply after which a session ends"},
 
 	"ident.enabled": {text: "`true`: [answer RFC 1413 queries](../who-used-an-address.md#ident) in the clients' " +
 		"place; needs Linux 6.6"},
 	"ident.method": {text: "`\"nat\"`: servers ask at the client's address. `\"masquerade\"`: at the gateway's, " +
-		"which clients have outside"},
+		"which clients have outside. By IPv6 they always ask at the client's"},
 	"ident.answer":    {text: "what replies say of the user. Whose a token is: `gatewayd ident-token`"},
 	"ident.name_of":   {text: "users of whom replies say the name, whatever `ident.answer` is"},
 	"ident.token_of":  {text: "users of whom replies have a token"},
@@ -138,12 +171,12 @@ var meanings = map[string]meaning{
 	"ident.rate":      {text: "queries a second of each asking host, and five times as many at once"},
 
 	"radius.primary.address":      {text: "preferred server, UDP port 1812 unless given"},
-	"radius.primary.acct_address": {unset: "the next port", text: "its accounting"},
+	"radius.primary.acct_address": {unset: "the next port", text: "address of the primary server for accounting"},
 	"radius.primary.secret":       {text: "shared secret"},
 	"radius.primary.secret_file":  {text: "file with the secret, instead; not readable by everyone"},
 	"radius.secondary.address": {text: "server that is used when the primary does not answer, as " +
 		"`radius.primary.address`"},
-	"radius.secondary.acct_address": {unset: "the next port", text: "its accounting"},
+	"radius.secondary.acct_address": {unset: "the next port", text: "address of the secondary server for accounting"},
 	"radius.secondary.secret":       {text: "its shared secret"},
 	"radius.secondary.secret_file":  {text: "file with the secret, instead"},
 	"radius.method":                 {text: "how passwords of the portal are sent"},
@@ -173,12 +206,12 @@ var meanings = map[string]meaning{
 	"limits.session_timeout": {unset: noLimit, text: "length of a session"},
 	"limits.idle_timeout": {text: "how long a client may send nothing. The default, which is openNDS's, is for " +
 		"logins at the portal (CoovaChilli has none, hostapd 5 minutes); " +
-		"those over PPPoE have none unless another value is set"},
+		"PPPoE sessions have no idle timeout unless another value is set"},
 	"limits.up_rate":     {unset: noLimit, text: "bits a second that a client sends"},
-	"limits.down_rate":   {unset: noLimit, text: "bits a second that it receives"},
-	"limits.up_quota":    {unset: noLimit, text: "bytes that it sends in a session"},
-	"limits.down_quota":  {unset: noLimit, text: "bytes that it receives"},
-	"limits.total_quota": {unset: noLimit, text: "both together"},
+	"limits.down_rate":   {unset: noLimit, text: "bits a second that a client receives"},
+	"limits.up_quota":    {unset: noLimit, text: "bytes that a client sends in a session"},
+	"limits.down_quota":  {unset: noLimit, text: "bytes that a client receives in a session"},
+	"limits.total_quota": {unset: noLimit, text: "bytes that a client sends and receives in a session, together"},
 	"limits.sessions_per_user": {unset: noLimit, text: "sessions of one user at once (RADIUS: Port-Limit). A further " +
 		"login is refused, but one with the MAC address of such a session replaces it. " +
 		"Upper and lower case are one name. Click-through logins and those by `gatewayd login` count too, but are " +

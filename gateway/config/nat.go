@@ -9,30 +9,30 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/kinds"
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
-// NAT is the configuration of address translation. Without Masquerade and Source there is none.
+// NAT is the configuration of address translation. Without Masquerade and Source addresses are not translated.
 type NAT struct {
-	Masquerade     bool    // clients have the WAN's address outside
-	Source         []Range // or these
-	PortsPerClient int     // 0: clients share all ports
-	Hairpin        bool    // clients reach forwarded ports by the outside address
-	Exceptions     []netip.Prefix
-	Inbound        []netip.Prefix // whose hosts reach clients' own addresses unasked
+	Masquerade     bool           // beyond the WAN clients have the WAN's address
+	Source         []Range        // beyond the WAN clients have these addresses
+	PortsPerClient int            // 0: clients share all ports
+	Hairpin        bool           // clients reach forwarded ports by the outside address
+	Exceptions     []netip.Prefix // to these destinations clients keep their own addresses
+	Inbound        []netip.Prefix // hosts of these networks may open connections to clients' own addresses
 	Forwards       []Forward
 }
 
 // Enabled reports whether addresses are translated.
 func (n NAT) Enabled() bool { return n.Masquerade || len(n.Source) > 0 }
 
-// Forward is ports of the outside address that lead to a client.
+// Forward is a range of ports of the outside address that lead to a client.
 type Forward struct {
 	Proto string // TCP or UDP
 	Ports PortRange
-	To    netip.Addr
-	Port  uint16 // there; 0: the same
+	To    netip.Addr // the client
+	Port  uint16     // the client's; 0: the same as outside
 }
 
 // Values of nat.forward.proto.
@@ -44,7 +44,7 @@ const (
 // PortRange is the ports from First to Last.
 type PortRange struct{ First, Last uint16 }
 
-// String returns the form in the file.
+// String returns the range as it is written in the configuration file.
 func (p PortRange) String() string {
 	if p.First == p.Last {
 		return strconv.Itoa(int(p.First))
@@ -90,7 +90,7 @@ func column[T any](key string, n *NAT, read strict.Parser[T], put func(*Forward,
 	}}
 }
 
-// hostRange reads an address, or the first and the last one.
+// hostRange reads an address, or a range as its first and last address.
 func hostRange(v any) (Range, error) {
 	if a, err := address(v); err == nil {
 		return Range{a, a}, nil
@@ -104,7 +104,7 @@ func hostRange(v any) (Range, error) {
 	return r, nil
 }
 
-// prefixOrAll reads "0.0.0.0/0" too.
+// prefixOrAll returns a parser that accepts "0.0.0.0/0" in addition to what read accepts.
 func prefixOrAll(read strict.Parser[netip.Prefix]) strict.Parser[netip.Prefix] {
 	return func(v any) (netip.Prefix, error) {
 		if all := netip.PrefixFrom(netip.IPv4Unspecified(), 0); v == all.String() {
@@ -150,8 +150,8 @@ func hostPort(v any) (netip.AddrPort, error) {
 	return ap, nil
 }
 
-// Clients are the addresses that clients can have, in ascending order: those of the pools and the reserved ones.
-// Where another DHCP server leases them, or RADIUS alone gives PPPoE clients theirs, they are all of the LAN.
+// Clients returns the addresses that clients can have, in ascending order: those of the pools and reserved ones. If
+// another DHCP server leases addresses, or only RADIUS gives PPPoE clients addresses, these are all of the LAN.
 func (c *Config) Clients() []Range {
 	var all []Range
 	switch {
@@ -174,12 +174,24 @@ func (c *Config) Clients() []Range {
 
 // LineOf names the line of a key, for messages about it.
 func (c *Config) LineOf(key string) string {
-	return fmt.Sprintf("%s:%d: %s", c.File, c.lineOf(key), key)
+	return fmt.Sprintf("%s:%d: %s", c.File, c.lineOf(key), c.KeyName(key))
+}
+
+// KeyName returns a key as the file has it: of a network "network.interface" for "lan.interface".
+func (c *Config) KeyName(key string) string {
+	if c.table > 0 && !c.isCommon(key) {
+		return networkKey(key)
+	}
+	return key
 }
 
 // WhereForward names the line of a key of [[nat.forward]], by its place in NAT.Forwards.
 func (c *Config) WhereForward(i int, key string) string {
-	return fmt.Sprintf("%s:%d: nat.forward.%s", c.File, c.lineOf(forwardKey(i, key)), key)
+	name := "nat.forward." + key
+	if c.table > 0 && !c.isCommon(forwardKey(i, key)) {
+		name = networkKey(name)
+	}
+	return fmt.Sprintf("%s:%d: %s", c.File, c.lineOf(forwardKey(i, key)), name)
 }
 
 func forwardKey(i int, key string) string { return fmt.Sprintf("nat.forward.%s#%d", key, i+1) }
@@ -198,7 +210,7 @@ func (k *checker) checkNAT() {
 		}
 		return
 	}
-	if k.Datapath.Forward == ForwardRedirect && datapath.TraitsOf(k.Datapath.Kind).UsesKey("forward") {
+	if k.Datapath.Forward == ForwardRedirect && kinds.TraitsOf(k.Datapath.Kind).UsesKey("forward") {
 		k.report("datapath.forward", `redirected packets pass address translation by: use "auto"`)
 	}
 	if k.Ident.Enabled && k.Ident.Method == IdentNAT {

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Numbered reports whether a client has ports of its own with nat.ports_per_client. Without that, all have.
+// Numbered reports whether a client gets a range of ports of its own with nat.ports_per_client; true without that key.
 func (c *Config) Numbered(addr netip.Addr) bool {
 	_, ok := c.clientNumber(addr)
 	return ok || c.NAT.PortsPerClient == 0

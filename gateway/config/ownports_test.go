@@ -1,3 +1,5 @@
+// Tests that ports of the gateway itself are not forwarded. withRADIUS is a good file of eight lines (errors_test.go).
+
 package config
 
 import (

@@ -1,3 +1,6 @@
+// A test that docs/reference/gatewayd-keys.md is made of the keys and their meanings (meaning.go). With -update it
+// writes the page.
+
 package config
 
 import (

@@ -1,3 +1,6 @@
+// Tests of the [radius] keys. minimal is the shortest good file, of five lines, and withRADIUS the same with a RADIUS
+// server, of eight (errors_test.go).
+
 package config
 
 import (
@@ -38,6 +41,7 @@ func TestRADIUSProblems(t *testing.T) {
 	}
 }
 
+// wantProblems requires that a configuration is refused with these errors, each on a line of its own.
 func wantProblems(t *testing.T, text string, want []string) {
 	t.Helper()
 	_, err := Parse("x.toml", []byte(text))

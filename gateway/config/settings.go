@@ -8,7 +8,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/kinds"
 	"github.com/gateweigh/gateweigh/internal/near"
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
@@ -48,12 +48,7 @@ func (c *Config) settings() []setting {
 		keyAt("run_dir", &c.RunDir, absolute),
 		keyAt("log_level", &c.LogLevel, level),
 		keyAt("log_format", &c.LogFormat, strict.Word(LogText, LogJSON)),
-		keyAt("lan.interface", &c.LAN.Interface, link),
-		keyAt("lan.address", &c.LAN.Address, ownAddress),
-		keyAt("lan.address6", &c.LAN.Address6, ownAddress6),
-		keyAt("lan.client_prefixes", &c.LAN.ClientPrefixes, clientPrefixes),
-		keyAt("lan.inbound6", &c.LAN.Inbound6, list(network6)),
-		keyAt("lan.nat64", &c.LAN.NAT64, nat64),
+	}, c.lanSettings(), c.networkSettings(), []setting{
 		keyAt("wan.interface", &c.WAN.Interface, link),
 		keyAt("wan.delegation", &c.WAN.Delegation, strict.Boolean),
 	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.pppoeSettings(), c.identSettings(), c.radiusSettings(),
@@ -67,7 +62,7 @@ func (c *Config) settings() []setting {
 			keyAt("limits.down_quota", &c.Limits.DownQuota, size),
 			keyAt("limits.total_quota", &c.Limits.TotalQuota, size),
 			keyAt("limits.sessions_per_user", &c.Limits.SessionsPerUser, strict.Integer(1, 1_000_000)),
-			keyAt("datapath.kind", &c.Datapath.Kind, strict.Word(datapath.Names(nil)...)),
+			keyAt("datapath.kind", &c.Datapath.Kind, strict.Word(kinds.Names(nil)...)),
 			keyAt("datapath.fast", &c.Datapath.Fast, strict.Boolean),
 			keyAt("datapath.device", &c.Datapath.Device, link),
 			keyAt("datapath.forward", &c.Datapath.Forward, strict.Word(ForwardAuto, ForwardRedirect, ForwardStack)),
@@ -76,6 +71,19 @@ func (c *Config) settings() []setting {
 			keyAt("datapath.pin_dir", &c.Datapath.PinDir, absolute),
 			keyAt("metrics.listen", &c.Metrics.Listen, listenAddress),
 		})
+}
+
+func (c *Config) lanSettings() []setting {
+	return []setting{
+		keyAt("lan.interface", &c.LAN.Interface, link),
+		keyAt("lan.address", &c.LAN.Address, ownAddress),
+		keyAt("lan.address6", &c.LAN.Address6, ownAddress6),
+		keyAt("lan.client_prefixes", &c.LAN.ClientPrefixes, clientPrefixes),
+		{key: "lan.prefix_pool", target: &c.LAN.PrefixPools, each: c.LAN.addPool},
+		keyAt("lan.inbound6", &c.LAN.Inbound6, list(network6)),
+		keyAt("lan.nat64", &c.LAN.NAT64, nat64),
+		keyAt("lan.nd_proxy", &c.LAN.NDProxy, strict.Word(Off, NDProxyDAD, NDProxyAll)),
+	}
 }
 
 func (c *Config) serviceSettings() []setting {
@@ -91,6 +99,9 @@ func (c *Config) serviceSettings() []setting {
 		{key: "dhcp.static", target: &c.DHCP.Static, each: c.DHCP.reserve},
 		{key: "dhcp.options", target: &c.DHCP.Options, each: c.DHCP.addOption},
 		keyAt("dhcp6.mode", &c.DHCP6.Mode, strict.Word(Off, Stateless, Stateful)),
+		keyAt("dhcp6.pd_pool", &c.DHCP6.PDPool, clientPrefixes),
+		keyAt("dhcp6.pd_length", &c.DHCP6.PDLength, strict.Integer(33, 64)),
+		{key: "dhcp6.prefix_pool", target: &c.DHCP6.PrefixPools, each: c.DHCP6.addPool},
 		keyAt("dns.mode", &c.DNS.Mode, strict.Word(Server, External)),
 		keyAt("dns.upstreams", &c.DNS.Upstreams, list(addressPort(53))),
 		keyAt("dns.answer_aaaa", &c.DNS.AnswerAAAA, strict.Boolean),

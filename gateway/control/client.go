@@ -30,6 +30,10 @@ type Client struct {
 // 100,000 sessions takes longer.
 const answerTimeout = 10 * time.Second
 
+// reloadTimeout is the time within which a configuration is applied: a network that is added takes about a second, and
+// there may be 64.
+const reloadTimeout = 5 * time.Minute
+
 // Dial checks whether a daemon listens at path, and returns ErrNotRunning if not.
 func Dial(path string) (*Client, error) {
 	if path == "" {
@@ -114,11 +118,17 @@ func (c *Client) Logout(ctx context.Context, req LogoutRequest) (r LogoutReply, 
 	return r, err
 }
 
-// Sessions calls yield with each client as it arrives, ordered by address. It returns an error if the list is
-// incomplete, or yield's first error.
+// Reload has the daemon read its configuration again, and waits until networks that it adds are served.
+func (c *Client) Reload(ctx context.Context) (r ReloadReply, err error) {
+	err = c.call(ctx, reloadTimeout, http.MethodPost, "/v1/reload", nil, &r)
+	return r, err
+}
+
+// Sessions calls yield with each client as it arrives, ordered by network and address. It returns an error if the list
+// is incomplete, or yield's first error.
 func (c *Client) Sessions(ctx context.Context, f Filter, yield func(Session) error) error {
 	query := url.Values{}
-	for key, value := range map[string]string{"user": f.User, "state": string(f.State)} {
+	for key, value := range map[string]string{"user": f.User, "state": string(f.State), "network": f.Network} {
 		if value != "" {
 			query.Set(key, value)
 		}

@@ -5,11 +5,12 @@
 // socket allows logging clients in and out; it belongs to the daemon's user and group, mode 0660.
 //
 //	GET  /v1/status               Status
-//	GET  /v1/sessions?user=&state=  Session, one a line; broken off: incomplete
+//	GET  /v1/sessions?user=&state=&network=  Session, one a line; broken off: incomplete
 //	GET  /v1/sessions/ADDR        Session
 //	POST /v1/login                LoginRequest → Session
 //	POST /v1/logins               LoginRequest, one a line → LoginsReply
 //	POST /v1/logout               LogoutRequest → LogoutReply
+//	POST /v1/reload               → ReloadReply
 //
 // Failures are {"error": "…"} with a 4xx or 5xx code.
 package control
@@ -43,21 +44,31 @@ type Sessions interface {
 	End(netip.Addr, session.Cause) (session.Session, error)
 }
 
-// Status is the status of a daemon. The maps are counters by label value; none is by client.
+// Network is one of the networks that a daemon serves.
+type Network struct {
+	Name   string // "": it is the only one
+	Table  Sessions
+	Status func() Status
+	Has    func(netip.Addr) bool // whether an address belongs to the network; nil: every address does
+}
+
+// Status is the status of a daemon, or of one of its networks. The maps are counters by label value; none is by client.
 type Status struct {
-	Version   string    `json:"version"`       // of gatewayd
-	PID       int       `json:"pid"`           // of the daemon
-	Since     time.Time `json:"since"`         // when it started
-	Datapath  string    `json:"datapath"`      // kind and present way of forwarding: "ebpf, redirect"
-	Why       string    `json:"why"`           // the reason, where it is not the usual way; may be empty
-	LAN       string    `json:"lan"`           // interface
-	WAN       string    `json:"wan"`           // interface
-	NAT       string    `json:"nat,omitempty"` // what clients' addresses are translated to; empty: they are not
-	Addresses int       `json:"addresses"`     // that clients can be given: in the pools or reserved, or all of the LAN
+	Version  string    `json:"version"`           // of gatewayd
+	PID      int       `json:"pid"`               // of the daemon
+	Since    time.Time `json:"since"`             // when it started
+	Datapath string    `json:"datapath"`          // kind and present way of forwarding: "ebpf, redirect"
+	Why      string    `json:"why"`               // the reason, where it is not the usual way; may be empty
+	Network  string    `json:"network,omitempty"` // its name; left out: there is only one
+	LAN      string    `json:"lan"`               // interface; of several networks empty
+	WAN      string    `json:"wan"`               // interface
+	NAT      string    `json:"nat,omitempty"`     // what clients' addresses are translated to; empty: they are not
+	// addresses that clients can be given: in the pools or reserved, or all of the LAN
+	Addresses int `json:"addresses"`
 
 	Sessions map[State]int `json:"sessions"` // clients by state
 	Leases   int           `json:"leases"`   // in use
-	// accounting events that no RADIUS server has confirmed yet, but for those aside
+	// accounting events that no RADIUS server has confirmed yet, without those that `aside` counts
 	Outbox int `json:"outbox"`
 	// accounting events that no server confirms while servers confirm others
 	Aside int `json:"aside,omitempty"`
@@ -67,12 +78,15 @@ type Status struct {
 	// RADIUS servers, each for logins and for accounting, in the order in which they are asked
 	Servers []Server `json:"servers,omitempty"`
 
+	// the status of each of several networks, in the order of the configuration; only these have the counters by word
+	Networks []Status `json:"networks,omitempty"`
+
 	IPv6 *IPv6 `json:"ipv6,omitempty"` // left out: clients have no IPv6
 
 	Traffic Traffic           `json:"traffic"`           // of all clients since the data path began
 	Packets map[string]uint64 `json:"packets"`           // by outcome
 	Repairs map[string]uint64 `json:"repairs,omitempty"` // of what others removed or switched off
-	DHCP    map[string]uint64 `json:"dhcp,omitempty"`    // left out, as the following ones: there is no such part
+	DHCP    map[string]uint64 `json:"dhcp,omitempty"`    // by word; this and the next: left out without such a part
 	DNS     map[string]uint64 `json:"dns,omitempty"`     // by word
 	RADIUS  map[string]uint64 `json:"radius,omitempty"`  // by word, of all servers
 	Portal  map[string]uint64 `json:"portal,omitempty"`  // by word
@@ -94,7 +108,7 @@ type IPv6 struct {
 	// another host has)
 	Leases    map[string]int    `json:"leases,omitempty"`
 	Delegated []DelegatedPrefix `json:"delegated,omitempty"` // by the provider
-	// why there is no prefix of the provider, or no longer lifetime; left out: all is well
+	// why the provider delegates no prefix, or does not prolong it; left out: all is well
 	Delegation string `json:"delegation,omitempty"`
 }
 
@@ -105,10 +119,24 @@ type DelegatedPrefix struct {
 	ValidUntil     time.Time    `json:"valid_until"`     // when it is no longer the gateway's
 }
 
+// Add adds a network's status to that of several.
+func (s *Status) Add(n Status) {
+	s.Networks = append(s.Networks, n)
+	s.Addresses, s.Leases = s.Addresses+n.Addresses, s.Leases+n.Leases
+	s.Outbox, s.Aside = s.Outbox+n.Outbox, s.Aside+n.Aside
+	for state, clients := range n.Sessions {
+		s.Sessions[state] += clients
+	}
+	s.Traffic.UpBytes += n.Traffic.UpBytes
+	s.Traffic.UpPackets += n.Traffic.UpPackets
+	s.Traffic.DownBytes += n.Traffic.DownBytes
+	s.Traffic.DownPackets += n.Traffic.DownPackets
+}
+
 // Users is what the users' file holds.
 type Users struct {
 	Accounts int `json:"accounts"` // that can log in
-	// of the file as it is now, so that the accounts are those of before; a line for each mistake
+	// mistakes of the file as it is now, a line each: the accounts are those of the file before
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -132,6 +160,7 @@ type Traffic struct {
 // Session is a client as the socket shows it. Unknown times are left out. Hostname and User come from the client and
 // may contain any bytes.
 type Session struct {
+	Network  string       `json:"network,omitempty"`       // whose client it is; left out: there is only one
 	Addr     netip.Addr   `json:"addr"`                    // of the client
 	Further  []netip.Addr `json:"further_addrs,omitempty"` // of the client, beside addr: of IPv6
 	MAC      string       `json:"mac"`                     // of the client
@@ -139,6 +168,8 @@ type Session struct {
 	Hostname string       `json:"hostname,omitempty"`      // as the client says
 	LeasedAt time.Time    `json:"leased_at,omitzero"`      // when the lease began
 	LeaseEnd time.Time    `json:"lease_end,omitzero"`      // when it ends unless it is renewed
+
+	Delegated []netip.Prefix `json:"delegated,omitempty"` // IPv6 networks: delegated to it, or its PPPoE session's /64s
 
 	User   string         `json:"user,omitempty"`   // who is logged in
 	ID     string         `json:"id,omitempty"`     // Acct-Session-Id
@@ -199,6 +230,15 @@ type LogoutRequest struct {
 	All  bool       `json:"all,omitempty"`  // all sessions
 }
 
+// ReloadReply says what became of a configuration that was read again.
+type ReloadReply struct {
+	Problems []string `json:"problems,omitempty"` // mistakes in the file: nothing has changed
+	Networks []string `json:"networks,omitempty"` // that were added, changed and removed: "guests: added"
+	Failed   bool     `json:"failed,omitempty"`   // a network is not as the file says
+	Waiting  []string `json:"waiting,omitempty"`  // changed keys that take effect with a restart
+	Held     bool     `json:"held,omitempty"`     // networks have changed in the file, and wait with those keys
+}
+
 // LogoutReply is the number of sessions ended.
 type LogoutReply struct {
 	Ended int `json:"ended"`
@@ -207,8 +247,9 @@ type LogoutReply struct {
 
 // Filter chooses sessions; empty: all.
 type Filter struct {
-	User  string
-	State State
+	User    string
+	State   State
+	Network string // its name
 }
 
 // failure is the JSON body of an error response.
@@ -216,11 +257,12 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// asShown returns a client as the socket shows it.
-func asShown(client session.Session) Session {
+// asShown returns a client of a network as the socket shows it.
+func asShown(client session.Session, network string) Session {
 	out := Session{
-		Addr: client.Addr, Further: client.FurtherAddrs, MAC: net.HardwareAddr(client.MAC[:]).String(), State: client.State,
-		Hostname: client.Hostname,
+		Network: network, Addr: client.Addr, Further: client.FurtherAddrs, State: client.State,
+		MAC:      net.HardwareAddr(client.MAC[:]).String(),
+		Hostname: client.Hostname, Delegated: client.Delegated,
 		LeasedAt: client.LeasedAt, LeaseEnd: client.LeaseEnd, User: client.User, ID: client.ID,
 		PPPoE:  client.PPPoE.Session,
 		Routes: client.PPPoE.Routes,

@@ -1,3 +1,6 @@
+// Tests of the daemon's control socket. clients is a table of sessions in memory. start serves a table and returns the
+// path of the socket, dial connects to it, and numbered(n) is the n-th address of 10.0.0.0/8.
+
 package control
 
 import (
@@ -151,7 +154,9 @@ func start(t *testing.T, table Sessions, stall time.Duration) string {
 	ended := make(chan error)
 	go func() {
 		ended <- s.Serve(
-			ctx, table, func() Status { return Status{Version: "1.2.3", Sessions: map[State]int{session.PreAuth: 7}} })
+			ctx, Single(table, func() Status {
+				return Status{Version: "1.2.3", Sessions: map[State]int{session.PreAuth: 7}}
+			}))
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -1,6 +1,10 @@
 package control
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // LabelValue is one counter of a Family: its value of the metric's label, and its key in Status.
 type LabelValue struct{ Name, Text string }
@@ -16,6 +20,17 @@ type Family struct {
 
 func family(name, help, label string, of func(*Status) map[string]uint64, words ...LabelValue) Family {
 	return Family{Name: name, Values: words, counters: of, desc: desc(name+"_total", help, label)}
+}
+
+// leaseCounters are what both DHCP servers count alike, in their order.
+var leaseCounters = []LabelValue{
+	{"overloaded", "not answered: the disk is behind"},
+	{"throttled", "not answered: too many of one MAC address"},
+	{"still-there", "releases and declines without effect, because the client answers for its address"},
+	{"expired", "leases that ended"},
+	{"store-error", "the leases file could not be written: nobody gets a lease"},
+	{"listener-error", "the gateway could not take up or end a lease"},
+	{"send-error", "a reply could not be sent"},
 }
 
 // Families are all counters by word. docs/reference/gatewayd-counters.md is made of them; package gateway fills the
@@ -43,6 +58,8 @@ var Families = []Family{
 			"(gatewayd-keys.md#lan))"},
 		LabelValue{"throttled", "dropped: beyond a [budget](../gateway.md#budgets-before-login) of a client before login, " +
 			"of ARP, or of DHCP requests"},
+		LabelValue{"other-network", "dropped: from a client of another network, which does not reach this one " +
+			"([`network.reaches`](gatewayd-keys.md#network)); `ebpf` only"},
 		LabelValue{"tagged", "frames of a VLAN, left to the kernel; `ebpf` only"},
 		LabelValue{"overflow", "dropped: the next queue was full. With `tun` and `nfqueue` such packets were let pass and " +
 			"counted before"},
@@ -57,57 +74,46 @@ var Families = []Family{
 		LabelValue{"nat-again", "rules of [NAT](../nat.md) found removed, and put back; with all data paths"},
 		LabelValue{"error", "attempts that failed: see the log"},
 	),
-	family("dhcp", "What the DHCP server did.", "event", func(s *Status) map[string]uint64 { return s.DHCP },
-		LabelValue{"discover", "received"},
-		LabelValue{"request", "received"},
-		LabelValue{"decline", "received"},
-		LabelValue{"release", "received"},
-		LabelValue{"inform", "received"},
-		LabelValue{"offer", "sent"},
-		LabelValue{"ack", "sent"},
-		LabelValue{"nak", "sent"},
-		LabelValue{"malformed", "not answered: no DHCP message"},
-		LabelValue{"relayed", "not answered: from a relay"},
-		LabelValue{"spoofed", "not answered: another MAC address than its frame"},
-		LabelValue{"exhausted", "not answered: no address is free"},
-		LabelValue{"too-many", "not answered: the MAC address has as many addresses as it may"},
-		LabelValue{"overloaded", "not answered: the disk is behind"},
-		LabelValue{"throttled", "not answered: too many of one MAC address"},
-		LabelValue{"still-there", "releases and declines without effect, because the client answers for its address"},
-		LabelValue{"expired", "leases that ended"},
-		LabelValue{"store-error", "the leases file could not be written: nobody gets a lease"},
-		LabelValue{"listener-error", "the gateway could not take up or end a lease"},
-		LabelValue{"send-error", "a reply could not be sent"},
-	),
-	family("dhcp6", "What the DHCPv6 server did.", "event", func(s *Status) map[string]uint64 { return s.DHCP6 },
-		LabelValue{"solicit", "received"},
-		LabelValue{"request", "received"},
-		LabelValue{"confirm", "received"},
-		LabelValue{"renew", "received"},
-		LabelValue{"rebind", "received"},
-		LabelValue{"release", "received"},
-		LabelValue{"decline", "received"},
-		LabelValue{"information-request", "received"},
-		LabelValue{"register", "received: a client tells of an address that it has made itself (RFC 9686)"},
-		LabelValue{"reply", "sent, ADVERTISEs among them"},
-		LabelValue{"malformed", "not answered: not DHCPv6, or not for a server"},
-		LabelValue{"unread", "messages of which some options could not be read"},
-		LabelValue{"spoofed", "not answered: the source is not the client's own"},
-		LabelValue{"relayed", "not answered: from a relay"},
-		LabelValue{"rogue", "servers' messages of devices on the LAN"},
-		LabelValue{"other-server", "not answered: for another server"},
-		LabelValue{"foreign", "asked for what another client has"},
-		LabelValue{"exhausted", "no address or prefix is free"},
-		LabelValue{"too-many", "the MAC address has as many leases as it may"},
-		LabelValue{"overloaded", "not answered: the disk is behind"},
-		LabelValue{"throttled", "not answered: too many of one MAC address"},
-		LabelValue{"still-there", "releases and declines without effect, because the client answers for its address"},
-		LabelValue{"expired", "leases that ended"},
-		LabelValue{"store-error", "the leases file could not be written: nobody gets a lease"},
-		LabelValue{"listener-error", "the gateway could not take up or end a lease"},
-		LabelValue{"send-error", "a reply could not be sent"},
-		LabelValue{"no-source", "not answered: the interface has no link-local address"},
-	),
+	family("dhcp", "What the DHCP server did.", "event",
+		func(s *Status) map[string]uint64 { return s.DHCP }, slices.Concat([]LabelValue{
+			{"discover", "received"},
+			{"request", "received"},
+			{"decline", "received"},
+			{"release", "received"},
+			{"inform", "received"},
+			{"offer", "sent"},
+			{"ack", "sent"},
+			{"nak", "sent"},
+			{"malformed", "not answered: no DHCP message"},
+			{"relayed", "not answered: from a relay"},
+			{"spoofed", "not answered: another MAC address than its frame"},
+			{"exhausted", "not answered: no address is free"},
+			{"too-many", "not answered: the MAC address has as many addresses as it may"},
+		}, leaseCounters)...),
+	family("dhcp6", "What the DHCPv6 server did.", "event",
+		func(s *Status) map[string]uint64 { return s.DHCP6 }, slices.Concat([]LabelValue{
+			{"solicit", "received"},
+			{"request", "received"},
+			{"confirm", "received"},
+			{"renew", "received"},
+			{"rebind", "received"},
+			{"release", "received"},
+			{"decline", "received"},
+			{"information-request", "received"},
+			{"register", "received: a client tells of an address that it has made itself (RFC 9686)"},
+			{"reply", "sent, ADVERTISEs among them"},
+			{"malformed", "not answered: not DHCPv6, or not for a server"},
+			{"unread", "messages of which some options could not be read"},
+			{"spoofed", "not answered: the source is not the client's own"},
+			{"relayed", "not answered: from a relay"},
+			{"rogue", "servers' messages of devices on the LAN"},
+			{"other-server", "not answered: for another server"},
+			{"foreign", "asked for what another client has"},
+			{"exhausted", "no address or prefix is free"},
+			{"too-many", "the MAC address has as many leases as it may"},
+		}, leaseCounters, []LabelValue{
+			{"no-source", "not answered: the interface has no link-local address"},
+		})...),
 	family("router_advertisements", "What the gateway told of itself as IPv6 router, and what others "+
 		"did.", "event", func(s *Status) map[string]uint64 { return s.RouterAdv },
 		LabelValue{"solicited", "advertisements that answered solicitations"},
@@ -214,7 +220,7 @@ var Families = []Family{
 	),
 }
 
-// metricNotes are what the page of counters says of metrics besides their help.
+// metricNotes are texts that the page of counters adds to the help texts of metrics.
 var metricNotes = map[string]string{
 	"dhcp6_leases": "`kind` is `address`, `prefix`, `registered` (made by the client itself, RFC 9686) or `declined` " +
 		"(another host has it)",

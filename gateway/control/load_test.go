@@ -1,3 +1,7 @@
+// Tests of the control socket with many or slow clients. control_test.go has the helpers: clients is a table of
+// sessions in memory; authenticated(n) makes one of n sessions; start(t, table, stall) serves it, and gives a peer up
+// that reads nothing for the time stall; dial connects; numbered(n) is the n-th address of 10.0.0.0/8.
+
 package control
 
 import (
@@ -20,7 +24,7 @@ import (
 type endlessTable struct {
 	clients
 	n            int           // -1: no end
-	arrived      chan struct{} // closed by the reader; nil: none waits
+	arrived      chan struct{} // the reader closes it when it has the first client; nil: Each does not wait
 	eachReturned chan struct{} // closed when Each returns
 }
 
@@ -144,7 +148,7 @@ func TestEndWhileServing(t *testing.T) {
 	table := &endlessTable{n: -1, eachReturned: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- s.Serve(ctx, table, func() Status { return Status{} }) }()
+	go func() { ended <- s.Serve(ctx, Single(table, func() Status { return Status{} })) }()
 	c := dial(t, path)
 	err = c.Sessions(t.Context(), Filter{}, func(Session) error { stop(); return nil })
 	if err == nil || !strings.Contains(err.Error(), "it is incomplete") {
@@ -177,7 +181,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		table := authenticated(3)
 		w := httptest.NewRecorder()
-		(&server{table, func() Status { return Status{} }, stallTimeout}).routes().ServeHTTP(w, r)
+		(&server{Single(table, func() Status { return Status{} }), stallTimeout}).routes().ServeHTTP(w, r)
 		if w.Code >= 400 && !strings.HasPrefix(w.Body.String(), `{"error":"`) {
 			t.Errorf("%s %s: %d %q", method, target, w.Code, w.Body)
 		}
@@ -231,7 +235,7 @@ func BenchmarkSessions(b *testing.B) {
 	table := authenticated(100_000)
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error)
-	go func() { ended <- s.Serve(ctx, table, func() Status { return Status{} }) }()
+	go func() { ended <- s.Serve(ctx, Single(table, func() Status { return Status{} })) }()
 	c, err := Dial(path)
 	if err != nil {
 		b.Fatal(err)

@@ -27,53 +27,67 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	client, code, err := s.admit(req)
+	n, err := s.networkOf(req.Addr)
+	if err != nil {
+		fail(w, http.StatusNotFound, err)
+		return
+	}
+	client, code, err := n.admit(req)
 	if err != nil {
 		fail(w, code, err)
 		return
 	}
-	reply(w, http.StatusOK, asShown(client))
+	reply(w, http.StatusOK, asShown(client, n.Name))
+}
+
+// admitAny carries out one request of any network.
+func (s *server) admitAny(req LoginRequest) error {
+	n, err := s.networkOf(req.Addr)
+	if err == nil {
+		_, _, err = n.admit(req)
+	}
+	return err
 }
 
 // admit carries out one request. code is the HTTP status of a failure.
-func (s *server) admit(req LoginRequest) (session.Session, int, error) {
+func (n Network) admit(req LoginRequest) (session.Session, int, error) {
 	if req.MAC != "" {
-		if code, err := s.giveAddress(req); err != nil {
+		if code, err := n.giveAddress(req); err != nil {
 			return session.Session{}, code, err
 		}
-	} else if _, ok := s.table.Get(req.Addr); !ok {
+	} else if _, ok := n.Table.Get(req.Addr); !ok {
 		return session.Session{}, http.StatusNotFound, unknownClient(req.Addr)
 	}
-	client, err := s.table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted(), Shared: true})
+	client, err := n.Table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted(), Shared: true})
 	if err != nil && req.MAC != "" {
-		err = errors.Join(err, s.removeUnleased(req.Addr))
+		err = errors.Join(err, n.removeUnleased(req.Addr))
 	}
 	return client, http.StatusInternalServerError, err
 }
 
 // removeUnleased removes the client of an address if it has neither a session nor a lease.
-func (s *server) removeUnleased(addr netip.Addr) error {
-	client, ok := s.table.Get(addr)
+func (n Network) removeUnleased(addr netip.Addr) error {
+	client, ok := n.Table.Get(addr)
 	if !ok || client.State == session.Authenticated || !client.LeaseEnd.IsZero() {
 		return nil
 	}
-	_, err := s.table.ForgetStranger(client.Key)
+	_, err := n.Table.ForgetStranger(client.Key)
 	return err
 }
 
 // giveAddress gives a client that needs no lease its address, unless another client has the address.
-func (s *server) giveAddress(req LoginRequest) (code int, err error) {
+func (n Network) giveAddress(req LoginRequest) (code int, err error) {
 	mac, err := parseMAC(req.MAC)
 	if err != nil { // cannot happen: LoginRequest.Check has parsed it
 		return http.StatusBadRequest, err
 	}
-	switch client, ok := s.table.Get(req.Addr); {
+	switch client, ok := n.Table.Get(req.Addr); {
 	case ok && client.MAC == mac:
 		return 0, nil
 	case ok:
 		return http.StatusConflict, fmt.Errorf("%s has %s: it must leave first", net.HardwareAddr(client.MAC[:]), req.Addr)
 	}
-	return http.StatusInternalServerError, s.table.Lease(session.Key{MAC: mac, Addr: req.Addr}, "", time.Time{})
+	return http.StatusInternalServerError, n.Table.Lease(session.Key{MAC: mac, Addr: req.Addr}, "", time.Time{})
 }
 
 // parseMAC reads an Ethernet address.
@@ -105,7 +119,7 @@ func (s *server) logins(w http.ResponseWriter, r *http.Request) {
 				if ctx.Err() != nil {
 					continue
 				}
-				if _, _, err := s.admit(req); err != nil {
+				if err := s.admitAny(req); err != nil {
 					stop(err)
 					continue
 				}

@@ -22,23 +22,28 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 		s.logoutOne(w, req.Addr)
 		return
 	}
-	addrs := s.authenticated(req.User)
-	if len(addrs) == 0 && !req.All {
+	clients := s.authenticated(req.User)
+	if len(clients) == 0 && !req.All {
 		fail(w, http.StatusNotFound, fmt.Errorf("no session is %q's", req.User))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), logoutTimeout)
 	defer cancel()
-	done, err := s.endSessions(ctx, addrs)
+	done, err := s.endSessions(ctx, clients)
 	if err != nil {
-		fail(w, http.StatusInternalServerError, fmt.Errorf("after %d of %d sessions: %w", done.Ended, len(addrs), err))
+		fail(w, http.StatusInternalServerError, fmt.Errorf("after %d of %d sessions: %w", done.Ended, len(clients), err))
 		return
 	}
 	reply(w, http.StatusOK, done)
 }
 
 func (s *server) logoutOne(w http.ResponseWriter, addr netip.Addr) {
-	switch client, ok := s.table.Get(addr); {
+	n, err := s.networkOf(addr)
+	if err != nil {
+		fail(w, http.StatusNotFound, err)
+		return
+	}
+	switch client, ok := n.Table.Get(addr); {
 	case !ok:
 		fail(w, http.StatusNotFound, fmt.Errorf("no client has %s", addr))
 		return
@@ -47,24 +52,32 @@ func (s *server) logoutOne(w http.ResponseWriter, addr netip.Addr) {
 		return
 	}
 	var done LogoutReply
-	if _, err := s.table.End(addr, session.AdminReset); !done.add(err) {
+	if _, err := n.Table.End(addr, session.AdminReset); !done.add(err) {
 		fail(w, http.StatusInternalServerError, err)
 		return
 	}
 	reply(w, http.StatusOK, done)
 }
 
+// holder is an address with a session.
+type holder struct {
+	table Sessions
+	addr  netip.Addr
+}
+
 // authenticated lists the addresses with a session of a user; with "" those with any session.
-func (s *server) authenticated(user string) []netip.Addr {
+func (s *server) authenticated(user string) []holder {
 	filter := Filter{User: user, State: session.Authenticated}
-	var addrs []netip.Addr
-	s.table.Each(func(client session.Session) bool {
-		if filter.match(client) {
-			addrs = append(addrs, client.Addr)
-		}
-		return true
-	})
-	return addrs
+	var all []holder
+	for _, n := range s.Networks() {
+		n.Table.Each(func(client session.Session) bool {
+			if filter.match(client) {
+				all = append(all, holder{n.Table, client.Addr})
+			}
+			return true
+		})
+	}
+	return all
 }
 
 // add counts a session by the error of Sessions.End, and reports whether the session has ended.
@@ -81,31 +94,31 @@ func (r *LogoutReply) add(err error) bool {
 
 // endSessions ends sessions, several at once, and returns their number and the first failure. It stops when ctx ends:
 // the caller has disconnected, or the time is over.
-func (s *server) endSessions(ctx context.Context, addrs []netip.Addr) (reply LogoutReply, err error) {
+func (s *server) endSessions(ctx context.Context, all []holder) (reply LogoutReply, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	work := make(chan netip.Addr)
+	work := make(chan holder)
 	var mu sync.Mutex // guards done
 	var workers sync.WaitGroup
-	for range min(logoutWorkers, len(addrs)) {
+	for range min(logoutWorkers, len(all)) {
 		workers.Go(func() {
-			for addr := range work {
-				_, err := s.table.End(addr, session.AdminReset)
+			for h := range work {
+				_, err := h.table.End(h.addr, session.AdminReset)
 				mu.Lock()
 				ended := reply.add(err)
 				mu.Unlock()
 				if !ended {
 					// A session that has ended meanwhile is no failure.
-					if client, ok := s.table.Get(addr); ok && client.State == session.Authenticated {
+					if client, ok := h.table.Get(h.addr); ok && client.State == session.Authenticated {
 						stop(err)
 					}
 				}
 			}
 		})
 	}
-	for _, addr := range addrs {
+	for _, h := range all {
 		select {
-		case work <- addr:
+		case work <- h:
 		case <-ctx.Done():
 		}
 	}

@@ -106,6 +106,26 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// networksCollector makes the metrics of a daemon. With several networks each has its own, with its name as a label.
+type networksCollector struct{ status func() Status }
+
+var _ prometheus.Collector = networksCollector{}
+
+// Describe implements prometheus.Collector. It describes nothing, because networks come and go.
+func (networksCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c networksCollector) Collect(ch chan<- prometheus.Metric) {
+	s := c.status()
+	if len(s.Networks) == 0 {
+		collector{func() Status { return s }}.Collect(ch)
+	}
+	for _, n := range s.Networks {
+		one := collector{func() Status { return n }}
+		prometheus.WrapCollectorWith(prometheus.Labels{"network": n.Network}, one).Collect(ch)
+	}
+}
+
 // sender sends a metric.
 type sender func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string)
 
@@ -141,8 +161,8 @@ func (v *IPv6) collect(send sender) {
 // Metrics answers GET /metrics with the metrics of a Status, of the Go runtime and of the process.
 func Metrics(status func() Status) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(
-		collector{status}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(networksCollector{status}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	scrape := promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: requestTimeout,
 	})

@@ -1,3 +1,5 @@
+// Tests of the metrics in Prometheus' format: scrape serves a Status and reads them.
+
 package control
 
 import (

@@ -1,3 +1,6 @@
+// A test that docs/reference/gatewayd-counters.md is made of this package: metrics, the words of counters, and the
+// fields of the socket's JSON. With -update it writes the page.
+
 package control
 
 import (
@@ -49,19 +52,20 @@ With --rates a session has "now": what it sent and received in the second that t
 "down_bps", bits a second.
 `
 
-// shownTypes are the types of control.go that are JSON, with what they are of.
+// shownTypes are the types of control.go that the page describes, each with where its JSON appears.
 var shownTypes = []struct{ name, title string }{
 	{"Status", "`status --json`"},
 	{"Users", "`users` of it"},
 	{"Server", "`servers` of it"},
-	{"IPv6", "`ipv6` of it"},
-	{"DelegatedPrefix", "`delegated` of that"},
-	{"Traffic", "`traffic` of it; also in each session"},
+	{"IPv6", "`ipv6` of the status"},
+	{"DelegatedPrefix", "`delegated` of `ipv6`"},
+	{"Traffic", "`traffic` of the status; also in each session"},
 	{"Session", "`sessions --json`"},
-	{"Limits", "`limits` of it, and of logins; left out: no limit"},
-	{"Left", "`left` of it; left out: no such limit"},
-	{"LastEnd", "`last_end` of it"},
+	{"Limits", "`limits` of a session, and of logins; left out: no limit"},
+	{"Left", "`left` of a session; left out: no such limit"},
+	{"LastEnd", "`last_end` of a session"},
 	{"LoginRequest", "`POST /v1/login`"},
+	{"ReloadReply", "`POST /v1/reload`"},
 	{"LogoutRequest", "`POST /v1/logout`: exactly one of"},
 }
 

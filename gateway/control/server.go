@@ -35,16 +35,28 @@ const (
 
 // server answers requests.
 type server struct {
-	table      Sessions
-	status     func() Status
+	Answers
 	stallAfter time.Duration
 }
 
+// Answers are what a daemon knows and does.
+type Answers struct {
+	Networks func() []Network   // the networks that are served now
+	Status   func() Status      // must return quickly
+	Reload   func() ReloadReply // reads the configuration again; nil: that is not possible
+}
+
+// Single returns the Answers of a daemon with one network.
+func Single(table Sessions, status func() Status) Answers {
+	only := []Network{{Table: table}}
+	return Answers{Networks: func() []Network { return only }, Status: status}
+}
+
 // Serve answers until ctx ends. It then waits for requests in progress for shutdownTimeout, and closes the socket.
-// status must return quickly. Errors of connections go to slog's default logger.
-func (s *Socket) Serve(ctx context.Context, table Sessions, status func() Status) error {
+// Errors of connections go to slog's default logger.
+func (s *Socket) Serve(ctx context.Context, answers Answers) error {
 	srv := &http.Server{
-		Handler:           (&server{table, status, s.stallAfter}).routes(),
+		Handler:           (&server{answers, s.stallAfter}).routes(),
 		ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, IdleTimeout: requestTimeout,
 		MaxHeaderBytes: 8 << 10,
 		BaseContext:    func(net.Listener) context.Context { return ctx },
@@ -113,12 +125,18 @@ func (c *limitedConn) Close() error {
 
 func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, s.status()) })
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, s.Status()) })
 	mux.HandleFunc("GET /v1/sessions", s.list)
 	mux.HandleFunc("GET /v1/sessions/{addr}", s.get)
 	mux.HandleFunc("POST /v1/login", s.login)
 	mux.HandleFunc("POST /v1/logins", s.logins)
 	mux.HandleFunc("POST /v1/logout", s.logout)
+	if s.Reload != nil {
+		mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, _ *http.Request) {
+			// Writing begins when it is done, however long that takes.
+			reply(w, http.StatusOK, s.Reload())
+		})
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Errorf("there is no %s %s", r.Method, r.URL.Path))
 	})
@@ -138,28 +156,58 @@ func fail(w http.ResponseWriter, code int, err error) { reply(w, code, failure{e
 // list sends sessions, one a line. If it cannot send all, it closes the connection without the end of the chunked body,
 // by which clients know that a list is complete.
 func (s *server) list(w http.ResponseWriter, r *http.Request) {
-	filter := Filter{User: r.URL.Query().Get("user"), State: State(r.URL.Query().Get("state"))}
+	filter := Filter{User: r.URL.Query().Get("user"), State: State(r.URL.Query().Get("state")),
+		Network: r.URL.Query().Get("network")}
 	if err := filter.Check(); err != nil {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/x-ndjson")
 	encoder, deadline := json.NewEncoder(w), http.NewResponseController(w)
 	end := time.Now().Add(listTimeout)
-	var err error
-	s.table.Each(func(client session.Session) bool {
-		client = client.At(time.Now())
-		// The context ends with the daemon, and when the client disconnects.
-		if err = r.Context().Err(); err != nil || !filter.match(client) {
-			return err == nil
-		}
-		deadline.SetWriteDeadline(earlier(time.Now().Add(s.stallAfter), end))
-		err = encoder.Encode(asShown(client))
-		return err == nil
-	})
+	networks, err := s.chosen(filter.Network)
 	if err != nil {
-		panic(http.ErrAbortHandler)
+		fail(w, http.StatusNotFound, err)
+		return
 	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	for _, n := range networks {
+		n.Table.Each(func(client session.Session) bool {
+			client = client.At(time.Now())
+			// The context ends with the daemon, and when the client disconnects.
+			if err = r.Context().Err(); err != nil || !filter.match(client) {
+				return err == nil
+			}
+			deadline.SetWriteDeadline(earlier(time.Now().Add(s.stallAfter), end))
+			err = encoder.Encode(asShown(client, n.Name))
+			return err == nil
+		})
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// chosen returns the network of a name; "": all.
+func (s *server) chosen(name string) ([]Network, error) {
+	all := s.Networks()
+	if name == "" {
+		return all, nil
+	}
+	i := slices.IndexFunc(all, func(n Network) bool { return n.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("no network %q is served", name)
+	}
+	return all[i : i+1], nil
+}
+
+// networkOf returns the network to which an address belongs.
+func (s *server) networkOf(addr netip.Addr) (Network, error) {
+	for _, n := range s.Networks() {
+		if n.Has == nil || n.Has(addr) {
+			return n, nil
+		}
+	}
+	return Network{}, fmt.Errorf("%s is of no network that is served", addr)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -187,12 +235,17 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	client, ok := s.table.Get(addr)
+	n, err := s.networkOf(addr)
+	if err != nil {
+		fail(w, http.StatusNotFound, err)
+		return
+	}
+	client, ok := n.Table.Get(addr)
 	if !ok {
 		fail(w, http.StatusNotFound, unknownClient(addr))
 		return
 	}
-	reply(w, http.StatusOK, asShown(client.At(time.Now())))
+	reply(w, http.StatusOK, asShown(client.At(time.Now()), n.Name))
 }
 
 // readLogin decodes a LoginRequest.
@@ -209,8 +262,6 @@ func (r LoginRequest) Check() error {
 	switch {
 	case !r.Addr.IsValid() || r.Addr.IsLoopback():
 		return errors.New("addr must be a client's address")
-	case r.MAC != "" && !r.Addr.Is4():
-		return errors.New("addr must be an IPv4 address with mac: a client is first known by one")
 	case !isUser(r.User):
 		return fmt.Errorf("user must be a name of visible characters, 1 to %d bytes", maxUserBytes)
 	case r.MAC != "":

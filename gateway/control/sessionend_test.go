@@ -1,3 +1,7 @@
+// Tests of requests about sessions that have ended. control_test.go has the helpers: authenticated(n) is a table of n
+// sessions; start serves it and returns the path of the socket; dial connects; numbered(n) is the n-th address of
+// 10.0.0.0/8.
+
 package control
 
 import (

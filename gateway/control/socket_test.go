@@ -1,3 +1,6 @@
+// Tests of the control socket's file: who has it, its mode, and its removal. Its environment variable CONTROL_TEST_HOLD
+// makes the test's program a daemon that has a socket until it is killed (TestMain in control_test.go).
+
 package control
 
 import (
@@ -48,7 +51,7 @@ func TestOneDaemonAtATime(t *testing.T) {
 	}
 }
 
-// waitsFor has Listen wait at most so long, until the test ends.
+// waitsFor limits how long Listen waits, until the test ends.
 func waitsFor(t *testing.T, d time.Duration) {
 	before := exitWait
 	exitWait = d

@@ -22,7 +22,7 @@ type ClientNetworks[O comparable] struct {
 	count   [33]int // networks of each length
 }
 
-// Fresh returns which networks Add would enter, or its error.
+// Fresh returns the networks that Add would enter, or the error that it would return.
 func (b *ClientNetworks[O]) Fresh(owner O, networks []netip.Prefix) ([]netip.Prefix, error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -45,8 +45,8 @@ func (b *ClientNetworks[O]) fresh(owner O, networks []netip.Prefix) (fresh []net
 	return fresh, nil
 }
 
-// Add enters networks of an owner, and returns those that are new. It fails with ErrTaken, and enters none, where
-// another has one.
+// Add enters networks of an owner, and returns the new ones among them. It fails with ErrTaken, and enters none, if
+// another owner has one of them.
 func (b *ClientNetworks[O]) Add(owner O, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,7 +64,7 @@ func (b *ClientNetworks[O]) Add(owner O, networks []netip.Prefix) (fresh []netip
 	return fresh, nil
 }
 
-// Drop removes networks, and returns those that the owner had.
+// Drop removes networks of an owner, and returns the removed ones. It ignores networks that the owner does not have.
 func (b *ClientNetworks[O]) Drop(owner O, networks []netip.Prefix) (removed []netip.Prefix) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +86,7 @@ func (b *ClientNetworks[O]) Drop(owner O, networks []netip.Prefix) (removed []ne
 	return removed
 }
 
-// counted notes a network more, or fewer, of a length. mu is held.
+// counted adds more, 1 or -1, to the number of networks of a length. mu is held.
 func (b *ClientNetworks[O]) counted(length, more int) {
 	b.count[length] += more
 	if set := uint64(1) << length; b.count[length] > 0 {
@@ -133,7 +133,7 @@ func (b *ClientNetworks[O]) Any() (network netip.Prefix, ok bool) {
 	return netip.Prefix{}, false
 }
 
-// All returns the owners by their networks: a copy, which takes as long as there are many.
+// All returns the owners by their networks. It copies all of them.
 func (b *ClientNetworks[O]) All() map[netip.Prefix]O {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestHolderLongestPrefix: an address is behind the owner of the longest network, and nobody takes a network of
-// another.
+// TestHolderLongestPrefix: of the networks that contain an address, the owner of the one with the longest prefix holds
+// the address, and nobody takes a network of another owner. holds checks who holds the address; take adds networks, of
+// which as many as fresh says are new.
 func TestHolderLongestPrefix(t *testing.T) {
 	wide, narrow := netip.MustParsePrefix("198.18.0.0/16"), netip.MustParsePrefix("198.18.5.0/24")
 	in := netip.MustParseAddr("198.18.5.9")
@@ -29,7 +30,7 @@ func TestHolderLongestPrefix(t *testing.T) {
 	take("ada", 1, wide, wide)
 	holds("ada")
 	if _, err := b.Add("bob", []netip.Prefix{narrow, wide}); !errors.Is(err, ErrTaken) {
-		t.Errorf("bob takes one of ada's: %v", err)
+		t.Errorf("bob takes a network of ada's: %v", err)
 	}
 	holds("ada")
 	take("bob", 1, narrow)
@@ -50,7 +51,7 @@ func TestHolderLongestPrefix(t *testing.T) {
 	holds("")
 }
 
-// TestOwner: a network has the owner that took it, whatever longer or shorter ones there are.
+// TestOwner: a network has the owner that added it, whatever networks contain it or are within it.
 func TestOwner(t *testing.T) {
 	wide, narrow := netip.MustParsePrefix("198.18.0.0/16"), netip.MustParsePrefix("198.18.5.0/24")
 	var b ClientNetworks[string]

@@ -21,8 +21,8 @@ type MAC [6]byte
 // ID identifies a client as long as it is known, whatever addresses it has. The zero value is none.
 type ID uint64
 
-// IDOf is the identity of a client that is first known by an IPv4 address: no two have the same address. Other
-// addresses are no client's first one: 0.
+// IDOf is the identity of a client that is first known by an IPv4 address: no two clients have the same address. For
+// other addresses it is 0, because no client is first known by one.
 func IDOf(addr netip.Addr) ID {
 	if addr = addr.Unmap(); !addr.Is4() {
 		return 0
@@ -34,8 +34,8 @@ func IDOf(addr netip.Addr) ID {
 // numbered is the first identity that is no IPv4 address.
 const numbered = 1 << 32
 
-// Numbered is an identity of a client that has no IPv4 address: the numbers, from 0 on, are given by who knows all such
-// clients.
+// Numbered is the identity of a client that has no IPv4 address. The caller gives each such client another number, from
+// 0 on.
 func Numbered(n uint32) ID { return numbered + ID(n) }
 
 // Number is the number of an identity that Numbered returned.
@@ -66,9 +66,9 @@ type Client struct {
 	Addrs   []netip.Addr // in the LAN, at least one
 	MAC     MAC          // the only one that may use Addrs
 	Session uint16       // PPPoE session, the only one in which Addrs are used; 0: they are used without PPPoE
-	MTU     uint16       // of the PPPoE session, bytes of an IP packet; 0: LineMTU
-	// Routes are IPv4 networks outside the LAN that are behind the client on PPPoE: their packets are treated as those of
-	// Addrs. No other client has the same one. While not Admitted there are none.
+	MTU     uint16       // of the PPPoE session, bytes of an IP packet; 0: PPPoEMTU
+	// Routes are networks outside the LAN that are behind the client: packets from and to them are treated as packets of
+	// Addrs. No other client has the same network. Only admitted clients on PPPoE have IPv4 networks.
 	Routes   []netip.Prefix
 	Admitted bool      // false: DHCP, DNS, the portal and the walled garden only
 	Until    time.Time // end of admission, enforced also without a daemon; zero: none
@@ -83,8 +83,8 @@ func (c Client) Identity() ID {
 	return c.ID
 }
 
-// Addr is the address of a client that has one, by which it was first known; data paths that serve no others return the
-// error.
+// Addr is the address of a client that has a single one, by which it was first known. For other clients it returns an
+// error: that of data paths that serve no such clients.
 func (c Client) Addr() (netip.Addr, error) {
 	if len(c.Addrs) == 1 && c.Addrs[0].Is4() && c.Identity() == IDOf(c.Addrs[0]) {
 		return c.Addrs[0], nil

@@ -29,7 +29,8 @@ type Locks []io.Closer
 // Claim is an interface that a gateway locks.
 type Claim struct {
 	Interface string
-	// For is the LAN of a gateway that shares the interface with those of other LANs; "": the gateway has it alone.
+	// LAN is set if the gateway shares the interface with gateways of other LANs: the name of its own. "": it has the
+	// interface alone.
 	LAN string
 }
 
@@ -41,7 +42,7 @@ func ExclusiveClaims(names ...string) (all []Claim) {
 	return all
 }
 
-// Sharing claims a LAN alone, and a WAN beside gateways of other LANs that share it too.
+// Sharing claims a LAN for one gateway alone, and a WAN for this gateway and others that share it.
 func Sharing(lan, wan string) []Claim { return []Claim{{Interface: lan}, {Interface: wan, LAN: lan}} }
 
 const lockPrefix = "@gatewayd/"
@@ -67,12 +68,14 @@ func Lock(claims ...Claim) (held Locks, err error) {
 	for _, c := range claims {
 		l, err := net.Listen("unix", c.socket())
 		if errors.Is(err, syscall.EADDRINUSE) {
-			err = c.busyError()
+			if err = c.checkLocks(""); err == nil { // it ended meanwhile
+				err = c.busyError("")
+			}
 		} else if err != nil {
 			err = fmt.Errorf("locking %s: %w", c.Interface, err)
 		} else {
 			held = append(held, l)
-			err = c.checkLocks(c.socket()) // after locking: of two at the same moment one finds the other at least
+			err = c.checkLocks(c.socket()) // after locking: of two gateways at the same moment one finds the other at least
 		}
 		if err != nil {
 			return nil, errors.Join(err, held.Close())
@@ -81,7 +84,8 @@ func Lock(claims ...Claim) (held Locks, err error) {
 	return held, nil
 }
 
-// CheckClaims returns ErrBusy if another gateway, or this one, keeps a claimed interface from a gateway.
+// CheckClaims returns ErrBusy if a claim cannot be granted because a gateway, this process's included, has locked the
+// interface.
 func CheckClaims(claims ...Claim) (err error) {
 	for _, c := range claims {
 		err = errors.Join(err, c.checkLocks(""))
@@ -89,7 +93,7 @@ func CheckClaims(claims ...Claim) (err error) {
 	return err
 }
 
-// checkLocks looks for locks other than own that exclude the claim.
+// checkLocks returns ErrBusy if a lock other than ownSocket excludes the claim.
 func (c Claim) checkLocks(ownSocket string) error {
 	text, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
@@ -100,14 +104,22 @@ func (c Claim) checkLocks(ownSocket string) error {
 	for line := range strings.Lines(string(text)) {
 		if index := strings.Index(line, lockPrefix); index >= 0 {
 			if socket := strings.TrimSpace(line[index:]); socket != ownSocket && c.excludes(socket) {
-				return c.busyError()
+				return c.busyError(line)
 			}
 		}
 	}
 	return nil
 }
 
-func (c Claim) busyError() error { return fmt.Errorf("%w %s: stop it first", ErrBusy, c.Interface) }
+// busyError is the error for a lock of another gateway, by its line in /proc/net/unix; "": that is not known.
+func (c Claim) busyError(line string) error {
+	const inode = 6 // field of "0000000000000000: 00000002 00000000 00010000 0001 01 21846 @gatewayd/eth1" (proc_net(5))
+	pid := 0
+	if f := strings.Fields(line); len(f) > inode {
+		pid, _ = SocketHolder(map[string]bool{"socket:[" + f[inode] + "]": true})
+	}
+	return fmt.Errorf("%w %s%s: stop it first", ErrBusy, c.Interface, describe(pid))
+}
 
 // LockFolder locks an existing folder against a second gateway on this machine until it is closed, or the process ends.
 // It fails with ErrInUse if another gateway has the folder.
@@ -119,7 +131,11 @@ func LockFolder(dir string) (io.Closer, error) {
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	switch {
 	case errors.Is(err, syscall.EWOULDBLOCK):
-		err = fmt.Errorf("%w %s: stop it first, or give each gateway folders of its own", ErrInUse, dir)
+		holder := ""
+		if info, e := f.Stat(); e == nil {
+			holder = describe(flockHolder(info))
+		}
+		err = fmt.Errorf("%w %s%s: stop it first, or give each gateway folders of its own", ErrInUse, dir, holder)
 	case err != nil:
 		err = fmt.Errorf("locking %s: %w", dir, err)
 	default:

@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -10,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLock: gateways of two LANs share a WAN if both do, and nobody shares a LAN.
+// TestLock: gateways of two LANs share a WAN if both claim it for sharing, and nobody shares a LAN. Each case is the
+// claims of two gateways, and whether the second finds an interface busy while the first runs.
 func TestLock(t *testing.T) {
 	alone, shared := ExclusiveClaims("lan0", "wan0"), Sharing("lan0", "wan0")
 	for _, c := range []struct {
@@ -32,7 +34,7 @@ func TestLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := CheckClaims(c.second...); errors.Is(err, ErrBusy) != c.busy {
-			t.Errorf("%s: looked for: %v", c.name, err)
+			t.Errorf("%s: CheckClaims: %v", c.name, err)
 		}
 		next, err := Lock(c.second...)
 		if errors.Is(err, ErrBusy) != c.busy {
@@ -47,7 +49,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestLockWithoutProc: where /proc is not there, nothing is locked, and the error says what to do.
+// TestLockWithoutProc: without /proc Lock fails and keeps no lock, and its error says what to do.
 func TestLockWithoutProc(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("hiding /proc takes root")
@@ -70,5 +72,28 @@ func TestLockWithoutProc(t *testing.T) {
 	held, err := Lock(Sharing("lan7", "wan7")...)
 	if err = errors.Join(err, held.Close()); err != nil {
 		t.Errorf("something is locked still: %v", err)
+	}
+}
+
+// TestHolderOfLock: the error for an interface or a folder that another gateway has names its process and its command.
+func TestHolderOfLock(t *testing.T) {
+	held, err := Lock(ExclusiveClaims("lan9")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	dir := t.TempDir()
+	folder, err := LockFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	_, byLock := Lock(Sharing("lan8", "lan9")...)
+	_, byFolder := LockFolder(dir)
+	want := fmt.Sprintf(" (process %d, %s", os.Getpid(), os.Args[0])
+	for _, err := range []error{byLock, CheckClaims(ExclusiveClaims("lan9")...), byFolder} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

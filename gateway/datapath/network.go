@@ -17,12 +17,12 @@ type Network struct {
 	Interface string       // Ethernet, without a VLAN tag of its own
 	Address   netip.Prefix // the gateway's IPv4 address in it, with the network's length, LargestLAN or longer
 	Address6  netip.Prefix // its IPv6 address, with the length of the network's prefix; zero: clients have no IPv6
-	// Inbound6 are networks outside whose hosts may reach clients by IPv6 unasked. Others' packets pass only where the
-	// client has sent one of the same connection.
+	// Inbound6 are networks beyond the WAN whose hosts may open connections to clients by IPv6. Other hosts' packets pass
+	// only if the client has sent a packet of the same connection.
 	Inbound6 []netip.Prefix
 }
 
-// Prefix is the network's, without the gateway's address.
+// Prefix is the network's prefix, with zeros in place of the gateway's own bits.
 func (n Network) Prefix() netip.Prefix { return n.Address.Masked() }
 
 // Gateway is the gateway's address.
@@ -30,6 +30,10 @@ func (n Network) Gateway() netip.Addr { return n.Address.Addr() }
 
 // Size is how many addresses the network has.
 func (n Network) Size() uint32 { return 1 << (32 - n.Address.Bits()) }
+
+// Addrs6 is how many IPv6 addresses there is room for: five for each IPv4 address of the network, a link-local one and
+// those of a phone in two prefixes, and 2^18 to 2^20 in all.
+func (n Network) Addrs6() uint32 { return min(max(5*n.Size(), 1<<18), 1<<20) }
 
 // String is the network's name.
 func (n Network) String() string {
@@ -39,7 +43,7 @@ func (n Network) String() string {
 	return n.Interface
 }
 
-// Check reports an address that no data path can serve.
+// Check returns an error if no data path can serve the network, because of its address.
 func (n Network) Check() error {
 	if !n.Address.IsValid() || !n.Address.Addr().Is4() || n.Address.Bits() < LargestLAN {
 		return fmt.Errorf("the LAN must be an IPv4 network of /%d or longer, not %s", LargestLAN, n.Address)
@@ -47,7 +51,7 @@ func (n Network) Check() error {
 	return nil
 }
 
-// Client returns why an address is none that a client of the network can have; nil: it is one.
+// Client returns why no client of the network can have an address; nil: one can.
 func (n Network) Client(addr netip.Addr) error {
 	if !n.Prefix().Contains(addr) {
 		return fmt.Errorf("%w: %s is not in the LAN %s", ErrForeign, addr, n.Prefix())
@@ -58,7 +62,8 @@ func (n Network) Client(addr netip.Addr) error {
 	return nil
 }
 
-// SingleNetwork returns the one network of a data path that serves no more.
+// SingleNetwork returns the only one of some networks, for a data path that cannot serve several: it fails if there are
+// more, or none.
 func SingleNetwork(all []Network) (Network, error) {
 	switch len(all) {
 	case 0:

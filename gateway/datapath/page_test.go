@@ -25,7 +25,8 @@ What a client may have gatewayd do, made from its source (gateway/datapath, make
 |---|--:|--:|
 `
 
-// TestPageOfBudgets checks that the page is made of the budgets. Each constant's comment is its meaning.
+// TestPageOfBudgets checks that the reference page of budgets has the values of Budgets and Senders. It describes each
+// kind of work by the comment of its constant. "go generate" writes the page.
 func TestPageOfBudgets(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(budgetsHead)
@@ -70,7 +71,7 @@ func worksTexts(t *testing.T) (texts []string) {
 	return texts
 }
 
-// writeRate writes a row; rates below one a second are of a day.
+// writeRate writes a row of a table. It writes rates below one a second as rates a day.
 func writeRate(b *strings.Builder, text string, r budget.Rate) {
 	each := fmt.Sprint(r.EachSecond)
 	if r.EachSecond < 1 {

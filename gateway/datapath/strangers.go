@@ -21,7 +21,8 @@ const (
 
 // Budgets are what each address, and each MAC address, may have done. They are far above what people's devices do
 // before login, and far below what would fill the kernel's table of connections, of 262,144 entries by default: a
-// device has there at most what these allow within an entry's life, which is up to 300 seconds, and for Lasting 5 days.
+// device has there at most what these allow within an entry's life, which is up to 300 seconds, and 5 days for
+// LongTracked.
 var Budgets = [NumWorks]budget.Rate{
 	Datagram:    {AtOnce: 500, EachSecond: 50},
 	Connection:  {AtOnce: 200, EachSecond: 20},

@@ -207,14 +207,16 @@ func (c *Client) untilDue() time.Duration {
 type report struct {
 	phase   phase
 	problem string
+	silent  bool      // no server answers, and no prefix is known
 	known   knowledge // without an identity: nobody has been told yet
 }
 
 func (c *Client) report() report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return report{phase: c.machine.phase, problem: c.machine.problem, known: knowledge{identity: c.machine.identity,
-		server: slices.Clone(c.machine.server), leases: sorted(c.machine.leases)}}
+	return report{phase: c.machine.phase, problem: c.machine.problem, silent: c.machine.silent(),
+		known: knowledge{identity: c.machine.identity, server: slices.Clone(c.machine.server),
+			leases: sorted(c.machine.leases)}}
 }
 
 // problemPause is how long no other problem is logged after one: strangers on the link can send refusals.
@@ -227,6 +229,10 @@ func (c *Client) tell(now report) {
 	if now.problem != "" && now.problem != before.problem && time.Since(c.logged) > problemPause {
 		c.log.Warn("prefix delegation", "err", now.problem)
 		c.logged = time.Now()
+	}
+	if now.silent && !before.silent {
+		c.log.Warn("no DHCPv6 server answers: clients have no IPv6 prefix of the provider, and go on by IPv4",
+			"asked", silentAfter)
 	}
 	first := before.known.identity.DUID == nil
 	same := slices.Equal(before.known.leases, now.known.leases)

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxDUID is the length of the longest DUID in bytes (RFC 8415 11.1: 128 after the type).
-	maxDUID = 130
+	// minDUID and maxDUID are the lengths of a DUID in bytes (RFC 8415 11.1: a type of 2, and 1 to 128 after it).
+	minDUID, maxDUID = 3, 130
 	// maxStatusText is how much of a server's words is kept, bytes: they are shown in one line.
 	maxStatusText = 120
 	// headLength is the type and the transaction id of a message, bytes.
@@ -129,7 +129,7 @@ func (a *answer) takeBytes(code dhcpv6.OptionCode, data []byte) error {
 		switch {
 		case *id != nil:
 			return fmt.Errorf("two options %v", code)
-		case len(data) == 0 || len(data) > maxDUID:
+		case !isDUID(data):
 			return fmt.Errorf("a DUID of %d bytes", len(data))
 		}
 		*id = append([]byte(nil), data...)
@@ -150,6 +150,9 @@ func (a *answer) takeBytes(code dhcpv6.OptionCode, data []byte) error {
 	}
 	return nil
 }
+
+// isDUID reports whether bytes can be a DUID. What they mean is nobody's business but their maker's.
+func isDUID(b []byte) bool { return len(b) >= minDUID && len(b) <= maxDUID }
 
 // associate takes an IA_PD. Of two with one IAID the first counts.
 func (a *answer) associate(o *dhcpv6.OptIAPD) {

@@ -40,6 +40,8 @@ func TestDecode(t *testing.T) {
 		"an option that is too short": {head + "0001000a0003", nil},
 		"two clients":                 {head + "00010001aa" + "00010001aa", nil},
 		"an empty DUID":               {head + "00020000", nil},
+		"a DUID of 1 byte":            {head + "0002000101", nil},
+		"a DUID without content":      {head + "000100020003", nil},
 		"a long preference":           {head + "000700020102", nil},
 		"a DUID of the UUID type with 2 bytes": {head + "0002000400040102",
 			func(a answer) bool { return bytes.Equal(a.server, []byte{0, 4, 1, 2}) }},
@@ -136,8 +138,10 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(s.answers(dhcpv6.MessageTypeReply, reply{status: iana.StatusNoBinding}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if a, err := decode(b); err == nil && len(a.server) > maxDUID {
+		if a, err := decode(b); err == nil && a.server != nil && !isDUID(a.server) {
 			t.Errorf("a DUID of %d bytes", len(a.server))
+		} else if _, err := dhcpv6.DUIDFromBytes(a.server); a.server != nil && err != nil {
+			t.Skip("the scene reads by the library, which refuses this DUID; clients do not interpret any")
 		}
 		for _, known := range [][]Prefix{nil, {{Prefix: prefixA}}} {
 			fuzzed := newScene(2, known...)

@@ -292,3 +292,11 @@ func (m *machine) state(now time.Time) State {
 	}
 	return s
 }
+
+// silentAfter is after how many messages without an answer that is said: some 7 s (RFC 8415, section 15).
+const silentAfter = 3
+
+// silent reports whether no server answers, and there is no prefix.
+func (m *machine) silent() bool {
+	return m.phase != bound && m.phase != idle && m.problem == "" && len(m.leases) == 0 && m.exchange.sent >= silentAfter
+}

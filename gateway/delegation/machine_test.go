@@ -93,6 +93,7 @@ func TestForeignAnswers(t *testing.T) {
 		"no client":           set(dhcpv6.OptionClientID, nil),
 		"another server":      set(dhcpv6.OptionServerID, otherServer),
 		"no server":           set(dhcpv6.OptionServerID, nil),
+		"a short DUID":        set(dhcpv6.OptionServerID, []byte{0, 3}),
 		"a long DUID":         set(dhcpv6.OptionServerID, make([]byte, maxDUID+1)),
 		"an advertisement":    func(m *dhcpv6.Message) { m.MessageType = dhcpv6.MessageTypeAdvertise },
 		"a request":           func(m *dhcpv6.Message) { m.MessageType = dhcpv6.MessageTypeRequest },

@@ -87,8 +87,8 @@ func (m *memory) decode(text []byte) (k knowledge, err error) {
 	}
 	duid, err := hex.DecodeString(r.DUID)
 	server, serverErr := hex.DecodeString(r.Server)
-	if err = errors.Join(err, serverErr); err != nil || r.Version != 1 || len(duid) == 0 || len(duid) > maxDUID ||
-		len(server) > maxDUID {
+	if err = errors.Join(err, serverErr); err != nil || r.Version != 1 || !isDUID(duid) ||
+		len(server) > 0 && !isDUID(server) {
 		return k, fmt.Errorf("%s: version %d, DUID %q, server %q: %v", m.path, r.Version, r.DUID, r.Server, err)
 	}
 	k.identity = identity{DUID: duid, IAID: r.IAID}

@@ -77,7 +77,8 @@ func TestDamagedMemory(t *testing.T) {
 	const duid = `"duid":"00030001020000000001"`
 	for _, text := range []string{
 		"", "{", "\x00\x00", "null", `{"version":2,` + duid + `}`, `{"version":1}`, `{"version":1,"duid":"zz"}`,
-		`{"version":1,` + duid + `,"server":"0"}`, `{"version":1,"duid":"` + strings.Repeat("00", maxDUID+1) + `"}`,
+		`{"version":1,` + duid + `,"server":"0"}`, `{"version":1,` + duid + `,"server":"0003"}`,
+		`{"version":1,"duid":"0003"}`, `{"version":1,"duid":"` + strings.Repeat("00", maxDUID+1) + `"}`,
 		`{"version":1,` + duid + `,"prefixes":[{"prefix":"fe80::/64"}]}`,
 		`{"version":1,` + duid + `,"prefixes":[{"prefix":"2001:db8::/56","number":8}]}`,
 		`{"version":1,` + duid + `,"prefixes":[{"prefix":"2001:db8::/56","number":-1}]}`,

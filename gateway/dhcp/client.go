@@ -11,8 +11,8 @@ type client struct {
 	id  string // client identifier (option 61); empty: none
 }
 
-// named returns what the lease records as its client after a message of c, which matching has found to be of former: a
-// message without an identifier does not erase the one that is known.
+// named returns the client that a lease records after a message of c. former is the client that matching has found. A
+// message without an identifier does not erase the recorded one.
 func (c client) named(former client) client {
 	if c.id == "" {
 		return former
@@ -20,17 +20,17 @@ func (c client) named(former client) client {
 	return c
 }
 
-// matching returns the client in the table from which a message of c comes. addr is the address that the message names,
-// if any. Some machines send their identifier only sometimes: the boot loader and the installer send none, the system
-// does. So where the message or the lease has no identifier, the MAC decides. Two identifiers with one MAC are two
-// clients. A message without an identifier is of the client of that MAC that has addr, else of the one without an
-// identifier if it has an address, else of the one whose binding changed last.
+// matching returns the client in the table that sent a message of c. addr is the address that the message names, if
+// any. Some machines send their identifier only sometimes: the boot loader and the installer send none, the operating
+// system does. So if the message or the lease has no identifier, the MAC decides. Two different identifiers with one
+// MAC are two clients. A message without an identifier belongs to the client of its MAC that has addr; otherwise to the
+// client without an identifier, if that has an address; otherwise to the client whose binding changed last.
 func (t *table) matching(c client, addr netip.Addr) client {
 	if c.id == "" {
 		return t.unnamed(c, addr)
 	}
 	bound, bare := t.byClient[c], t.byClient[client{mac: c.mac}]
-	// The same machine without its identifier before, unless c has an address of its own.
+	// The same machine came without its identifier before, unless c has an address of its own.
 	if bare != nil && (bound == nil || !bound.state.isHeld() && bare.state.isHeld()) {
 		return bare.client
 	}
@@ -51,8 +51,8 @@ func (t *table) unnamed(c client, addr netip.Addr) client {
 	return list[len(list)-1].client
 }
 
-// addHeld and removeHeld keep t.held, the bindings of each MAC that have an address, leased or offered. removeHeld is
-// called before a change of a binding's client or state, addHeld after it.
+// addHeld and removeHeld keep t.held: for each MAC the bindings with an address, leased or offered. removeHeld is
+// called before a binding's client or state changes, addHeld after it.
 func (t *table) addHeld(b *binding) {
 	if b.state.isHeld() {
 		t.held[b.client.mac] = append(t.held[b.client.mac], b)

@@ -1,3 +1,7 @@
+// Tests with real DHCP clients, and comparisons with dnsmasq. main_test.go has the helpers: newLAN makes the server's
+// interface and returns the name of its other end; newClient moves that to a namespace of a client; start runs a server
+// with a file of leases (leasesFile) and returns a journal, which records the leases that its listener was told of.
+
 package dhcp
 
 import (
@@ -270,7 +274,7 @@ func (w *wire) converse(t *testing.T) (notes []string) {
 	return notes
 }
 
-// reappear lets devices come back with another identifier, or none.
+// reappear sends messages of devices that come back with another client identifier, or without one.
 func reappear(t *testing.T, note func(string, station, *dhcpv4.DHCPv4) *dhcpv4.DHCPv4) {
 	wish := func(ip net.IP) dhcpv4.Modifier { return dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip)) }
 	server := dhcpv4.WithOption(dhcpv4.OptServerIdentifier(serverAddr.AsSlice()))
@@ -301,7 +305,7 @@ func identities(i int) [][2]string {
 	}
 }
 
-// named sets a client identifier; none for the empty one.
+// named sets a client identifier; with an empty id the message has none.
 func named(id string) dhcpv4.Modifier {
 	if id == "" {
 		return func(*dhcpv4.DHCPv4) {}

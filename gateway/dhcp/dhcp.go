@@ -57,7 +57,7 @@ type Config struct {
 
 	Lease      time.Duration              // default 1 h, at least 1 s; T1 is half of it, T2 7/8
 	ShortLease time.Duration              // lease of clients that are not Settled; 0: Lease, at most that
-	Settled    func(MAC, netip.Addr) bool // needed with Brief; must not call the Server
+	Settled    func(MAC, netip.Addr) bool // needed with a shorter ShortLease; must not call the Server
 	// addresses a MAC may have at once with different client identifiers; default 4
 	AddressesPerMAC int
 	PerMAC          budget.Rate  // requests of one MAC; default 16 at once and 2 a second
@@ -66,7 +66,7 @@ type Config struct {
 	Domain          string       // option 15; empty: not sent
 	MTU             int          // option 26 in bytes; 0: not sent
 	// IPv6Only is how long clients that ask for option 108 do without an IPv4 address (RFC 8925): they are offered none.
-	// At least 300 s; 0: they are offered one.
+	// At least 300 s; 0: they are offered an IPv4 address.
 	IPv6Only         time.Duration
 	CaptivePortalURL string // option 114 (RFC 8910), sent asked or not; empty: not sent
 	// more options, sent on request; they replace the above but not 1, 51–59, 61, 82, 108

@@ -14,15 +14,15 @@ type pendingRelease struct{ declines bool }
 const defaultGoodbye = time.Second
 
 // ignoreLeavesFor is how long further RELEASEs and DECLINEs of a client are ignored after it has answered, as a
-// multiple of goodbye. So a flood of them causes only two questions a minute.
+// multiple of defaultGoodbye. So a flood of them causes only two questions a minute.
 const ignoreLeavesFor = 30
 
 // Nothing in a RELEASE or DECLINE proves its sender. Another device could send it with the client's MAC address and
 // identifier, and so end the client's session. Therefore the server asks the client: one that answers for its address
 // has not left it.
 
-// releaseIfGone calls do for a leased address when its client does not answer for it. A REQUEST of the client meanwhile
-// withdraws a RELEASE. s.mu is held, also while do runs.
+// releaseIfGone calls action for a leased address if its client does not answer for it. A REQUEST of the client
+// meanwhile withdraws a RELEASE. s.mu is held, also while action runs.
 func (s *Server) releaseIfGone(b *binding, message pendingRelease, action func(now time.Time)) {
 	if s.cfg.Present == nil {
 		action(time.Now())
@@ -34,7 +34,7 @@ func (s *Server) releaseIfGone(b *binding, message pendingRelease, action func(n
 		return
 	}
 	if b.release != nil {
-		return // being asked
+		return // the client is being asked already
 	}
 	mine := &message
 	b.release = mine

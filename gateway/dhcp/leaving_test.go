@@ -1,3 +1,8 @@
+// Tests of DHCPRELEASE. main_test.go has the helpers: newLAN makes the server's interface and returns the name of its
+// other end; newWire sends and receives frames there; start runs a server with a file of leases (leasesFile) and
+// returns a journal, which records the leases that its listener was told of; macOf(i) is the MAC of device i, and
+// message makes a DHCP message of it.
+
 package dhcp
 
 import (
@@ -114,7 +119,8 @@ func TestReleaseByOtherIdentifier(t *testing.T) {
 	}
 }
 
-// TestReleaseUnverifiable: where a client cannot be asked, its lease goes on, also when the server ends meanwhile.
+// TestReleaseUnverifiable: if the server cannot ask a client whether it is still there, the lease goes on, even if the
+// server ends meanwhile.
 func TestReleaseUnverifiable(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	asked := make(chan struct{}, 1)

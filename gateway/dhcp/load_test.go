@@ -1,3 +1,7 @@
+// Tests and benchmarks of many DHCP clients and of floods. main_test.go has the helpers: newLAN makes the server's
+// interface and returns the name of its other end; newWire sends and receives frames there; start runs a server with a
+// file of leases (leasesFile); macOf(i) is the MAC of device i, and message makes a DHCP message of it.
+
 package dhcp
 
 import (
@@ -124,8 +128,8 @@ func TestFloodOfDiscovers(t *testing.T) {
 	<-ended
 }
 
-// TestFloodOfOneMAC: a device that sends requests without end has few of them read, and
-// others get leases meanwhile.
+// TestFloodOfOneMAC: of a device that sends requests without end the server reads few. Other clients get leases
+// meanwhile.
 func TestFloodOfOneMAC(t *testing.T) {
 	lan := newLAN(t)
 	s, _ := start(t, leasesFile(t), nil)

@@ -1,3 +1,6 @@
+// Helpers of this package's tests: the server's interface (gw0) with a wire at its other end (c0), over which a test
+// sends and receives frames of clients, and a journal of what the server tells its listener.
+
 package dhcp
 
 import (
@@ -36,6 +39,7 @@ var (
 	subnet     = netip.MustParsePrefix("10.1.0.0/16")
 )
 
+// run runs a program, which must succeed.
 func run(t testing.TB, argv ...string) {
 	t.Helper()
 	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
@@ -43,6 +47,7 @@ func run(t testing.TB, argv ...string) {
 	}
 }
 
+// await waits until a condition holds.
 var await = netnstest.Until
 
 // newLAN creates the server's interface and returns its other end.
@@ -94,6 +99,7 @@ func (j *journal) failWith(err error) {
 	j.fail = err
 }
 
+// testConfig is the configuration of a server whose leases are in the file path.
 func testConfig(path string) Config {
 	return Config{
 		Interface: gateway, Server: serverAddr, Subnet: subnet, Path: path,
@@ -125,6 +131,7 @@ func start(t testing.TB, path string, edit func(*Config)) (*Server, *journal) {
 	return s, j
 }
 
+// leasesFile returns a path for a file of leases, which does not exist yet.
 func leasesFile(t testing.TB) string { return filepath.Join(t.TempDir(), "leases.db") }
 
 // wire sends and receives clients' frames at the LAN's other end.
@@ -133,6 +140,7 @@ type wire struct {
 	conn *packet.Conn
 }
 
+// newWire opens a raw socket at the interface name.
 func newWire(t testing.TB, name string) *wire {
 	t.Helper()
 	ifi, err := net.InterfaceByName(name)
@@ -252,8 +260,10 @@ func (w *wire) silent(st station, m *dhcpv4.DHCPv4) {
 	}
 }
 
+// macOf returns the MAC of device i.
 func macOf(i int) MAC { return MAC{0x02, 0, 0, byte(i >> 16), byte(i >> 8), byte(i)} }
 
+// message makes a message of a kind from a device; mods change it.
 func message(t testing.TB, kind dhcpv4.MessageType, mac MAC, mods ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
 	t.Helper()
 	m, err := dhcpv4.New(append([]dhcpv4.Modifier{dhcpv4.WithHwAddr(mac[:]), dhcpv4.WithMessageType(kind)}, mods...)...)

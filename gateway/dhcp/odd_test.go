@@ -1,3 +1,6 @@
+// DHCP messages with mistakes, for comparison with dnsmasq (TestAnswersAsDnsmasqDoes in clients_test.go). Options are
+// written as bytes: code, length, value.
+
 package dhcp
 
 import (
@@ -17,30 +20,32 @@ import (
 type oddMessage struct {
 	options      []byte         // after the cookie
 	file, sname  []byte         // contents of these fields
-	edit         func(b []byte) // of the rest; nil: none
-	from         netip.AddrPort // zero: 0.0.0.0:68
+	edit         func(b []byte) // changes the encoded message at last; nil: not at all
+	from         netip.AddrPort // source address; zero: 0.0.0.0:68
 	uses         string         // ciaddr; empty: none
-	size         int            // of the whole message; 0: up to the options' end
-	answerPrefix string         // how the answer begins where dnsmasq has none, or another; empty: as dnsmasq's
+	size         int            // bytes of the whole message; 0: up to the end of the options
+	answerPrefix string         // how our answer must begin where it differs from dnsmasq's; empty: it must be the same
 }
 
 // Options of messages.
 var (
-	isDiscover = []byte{53, 1, 1}
+	isDiscover = []byte{53, 1, 1} // message type
 	isRequest  = []byte{53, 1, 3}
 	isInform   = []byte{53, 1, 8}
-	asks       = []byte{55, 3, 1, 3, 6}
-	inParts    = []byte{55, 1, 1, 55, 0, 55, 2, 3, 6}
-	ofServer   = []byte{54, 4, 10, 1, 0, 1}
-	ofOther    = []byte{54, 4, 192, 168, 1, 1}
-	byRelay    = slices.Concat([]byte{82, 6, 1, 4}, []byte("port"))
+	asks       = []byte{55, 3, 1, 3, 6}                             // requests options 1 (mask), 3 (router) and 6 (DNS)
+	inParts    = []byte{55, 1, 1, 55, 0, 55, 2, 3, 6}               // the same in three parts (RFC 3396)
+	ofServer   = []byte{54, 4, 10, 1, 0, 1}                         // server identifier: the server that is tested
+	ofOther    = []byte{54, 4, 192, 168, 1, 1}                      // that of another server
+	byRelay    = slices.Concat([]byte{82, 6, 1, 4}, []byte("port")) // relay agent information
 	end        = []byte{255}
 	// whole is the answer to asks; dnsmasq 2.90 takes the first part of a list.
 	whole = "OFFER to one, hardware 1 6, ciaddr 0.0.0.0 and an address: true 1: true 3: true 6: true"
 )
 
+// wants is the option by which a client asks for an address (50).
 func wants(a string) []byte { return append([]byte{50, 4}, netip.MustParseAddr(a).AsSlice()...) }
 
+// at is an edit that overwrites bytes from an offset on.
 func at(offset int, with ...byte) func([]byte) {
 	return func(b []byte) { copy(b[offset:], with) }
 }

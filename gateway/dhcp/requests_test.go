@@ -1,3 +1,7 @@
+// Tests of a server that gets its requests from the data path instead of a socket. main_test.go has the helpers: newLAN
+// makes the server's interface (gateway) and returns the name of its other end; newWire sends and receives frames
+// there; macOf(i) is the MAC of device i, and message makes a DHCP message of it.
+
 package dhcp
 
 import (

@@ -27,8 +27,8 @@ type Server struct {
 	store      *store
 	stats      counters
 	senders    budget.Senders[MAC]
-	logBudgets budget.Senders[refusal] // bounds what the log says of them
-	naks       budget.Senders[MAC]     // and of NAKs, which are no fault: they come with devices of other networks
+	logBudgets budget.Senders[refusal] // bounds what the log says of refused devices
+	naks       budget.Senders[MAC]     // the same of NAKs, which devices from other networks get: no fault
 	link       *framelink.Link
 	mac        func() MAC    // of the interface
 	wake       chan struct{} // there are pending changes
@@ -45,7 +45,7 @@ type Server struct {
 	stopped context.Context // done: Close was called
 
 	asking     sync.WaitGroup  // clients that are asked whether they are there
-	questions  context.Context // of these questions
+	questions  context.Context // ends these questions
 	stopAsking context.CancelFunc
 
 	mu      sync.Mutex // guards what follows

@@ -1,3 +1,8 @@
+// Tests of the DHCP server over real interfaces. main_test.go has the helpers: newLAN makes the server's interface
+// (gateway) and returns the name of its other end; newWire sends and receives frames there; start runs a server with a
+// file of leases (leasesFile) and returns a journal, which records what its listener was told; macOf(i) is the MAC of
+// device i, station the addresses of its frames, and message makes a DHCP message of it.
+
 package dhcp
 
 import (
@@ -357,7 +362,7 @@ func TestRepeatedRequestIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestInterfaceDownAndUp takes the interface down and up, and then removes it.
+// TestInterfaceDownAndUp: the server goes on after its interface was down, and after it was removed and made again.
 func TestInterfaceDownAndUp(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	start(t, leasesFile(t), nil)

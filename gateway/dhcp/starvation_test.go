@@ -1,3 +1,6 @@
+// Tests of devices with ever new MAC addresses that take all addresses. macOf(i) is the MAC of device i, addr parses an
+// IP address, and testConfig is the configuration of a server (main_test.go, table_test.go).
+
 package dhcp
 
 import (

@@ -1,3 +1,8 @@
+// Tests of the file of leases. main_test.go has the helpers: newLAN makes the server's interface and returns the name
+// of its other end; newWire sends and receives frames there; start runs a server with a file of leases (leasesFile) and
+// returns a journal, which records what its listener was told; macOf(i) is the MAC of device i, and message makes a
+// DHCP message of it.
+
 package dhcp
 
 import (
@@ -41,7 +46,8 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// TestKilledServerKeepsItsLeases kills the server with SIGKILL as soon as a client has its ACK.
+// TestKilledServerKeepsItsLeases: a server that is killed as soon as a client has its ACK has the lease when it starts
+// again.
 func TestKilledServerKeepsItsLeases(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	path := leasesFile(t)
@@ -121,7 +127,7 @@ func TestBrokenLeasesFile(t *testing.T) {
 	}
 }
 
-// TestNoAckWithoutDisk closes the leases file's descriptor.
+// TestNoAckWithoutDisk: when the leases file cannot be written (its descriptor is closed), clients get no ACK.
 func TestNoAckWithoutDisk(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	s, j := start(t, leasesFile(t), nil)

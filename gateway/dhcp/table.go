@@ -19,8 +19,8 @@ const (
 	states
 )
 
-// isHeld reports whether addresses in a state count towards their client's MAC. Those that it declined do
-// not: it has none of them.
+// isHeld reports whether addresses in a state count as addresses that the client's MAC has. Declined addresses do not
+// count: the client does not have them.
 func (s state) isHeld() bool { return s == offered || s == leased }
 
 // binding is an address that was ever leased, offered or set aside. It is in exactly one of the table's queues.
@@ -29,9 +29,9 @@ type binding struct {
 	client   client // zero: none
 	hostname string
 	state    state
-	end      time.Time       // of the state; for known, when it began
+	end      time.Time       // when the state ends; for known, when it began
 	acked    time.Time       // lease on disk and reported until then; zero: not yet
-	short    bool            // leased for cfg.Brief
+	short    bool            // leased for cfg.ShortLease
 	release  *pendingRelease // nil: none
 	answered time.Time       // when the client answered although it was said to leave
 
@@ -82,8 +82,8 @@ type table struct {
 	byAddr      map[netip.Addr]*binding
 	byClient    map[client]*binding // the client's present or last address
 	held        map[MAC][]*binding  // held addresses, that of the last event last
-	queues      [states]queue       // by state; but see briefly
-	shortLeased queue               // leased for cfg.Brief
+	queues      [states]queue       // by state; leases with short are in shortLeased instead
+	shortLeased queue               // leased for cfg.ShortLease
 
 	// The next address that was never used.
 	pool int

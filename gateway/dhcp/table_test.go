@@ -1,3 +1,6 @@
+// Tests of the table of leases, without a network. macOf(i) is the MAC of device i, and testConfig the configuration of
+// a server whose pool is 10.1.1.0-10.1.40.255 (main_test.go).
+
 package dhcp
 
 import (
@@ -23,6 +26,7 @@ func smallTable(t testing.TB) *table {
 	return newTable(cfg)
 }
 
+// addr parses an IP address.
 var addr = netip.MustParseAddr
 
 // naiveTable is a simple model of the table, which searches everything.

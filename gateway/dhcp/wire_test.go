@@ -1,3 +1,6 @@
+// Tests of the encoding of frames and options. macOf(i) is the MAC of device i, addr parses an IP address, message
+// makes a DHCP message, and testConfig is the configuration of a server (main_test.go, table_test.go).
+
 package dhcp
 
 import (

@@ -23,6 +23,8 @@ var (
 	errOverloaded = errors.New("the disk is behind")
 	errLong       = errors.New("it has more identity associations than an answer has room for")
 	errUnread     = errors.New("some of its options cannot be read; the others are answered")
+	errSession    = errors.New("a PPPoE session leases given addresses only, and registers none")
+	errEnded      = errors.New("it is of a PPPoE session that is not there")
 	errElsewhere  = errors.New("the address that it registers is not of this network, or is leased")
 )
 
@@ -123,7 +125,14 @@ func (s *Server) eachIA(rq *request, out *reply, f func(association, identity) d
 			s.note(rq.mac, errLong)
 			return
 		}
-		if option := f(ia, identity{ia.kind, rq.mac, ia.iaid, rq.duid}); option != nil {
+		answer := f
+		if rq.session != 0 && ia.kind == Address && s.table.wish(rq.client(), ia.kind).isZero() {
+			// router advertisements tell its prefix
+			answer = func(ia association, _ identity) dhcpv6.Option {
+				return ia.answer(nil, verdict(ia.kind, granted{err: errSession}))
+			}
+		}
+		if option := answer(ia, identity{ia.kind, rq.mac, rq.session, ia.iaid, rq.duid}); option != nil {
 			out.options.Add(option)
 			room -= 4 + len(option.ToBytes())
 		}

@@ -32,7 +32,7 @@ func TestPrefixChange(t *testing.T) {
 		return r
 	}
 	// Deprecated: the former prefix is still valid, and not preferred.
-	old, oldParcels := Pool{pooled, 0, 10 * time.Minute}, Pool{parcels, 0, 10 * time.Minute}
+	old, oldParcels := Pool{Prefix: pooled, Valid: 10 * time.Minute}, Pool{Prefix: parcels, Valid: 10 * time.Minute}
 	both := Prefixes{
 		OnLink:    []netip.Prefix{onLink, newOnLink},
 		Addresses: []Pool{old, pool(newOnLink)}, Delegated: []Pool{oldParcels, pool(newParcels)},

@@ -43,7 +43,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Prefixes = func() Prefixes { return Prefixes{} }
 	}
 	if c.Taken == nil {
-		c.Taken = func(netip.Addr) bool { return false }
+		c.Taken = func(Client, netip.Addr) bool { return false }
 	}
 	return c, c.check()
 }

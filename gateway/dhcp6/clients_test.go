@@ -75,8 +75,10 @@ func (h host) program(t *testing.T, argv ...string) *exec.Cmd {
 	cmd.WaitDelay = time.Second // children that live on may hold its output open
 	netnstest.Must(t, h.Start(cmd))
 	t.Cleanup(func() {
-		cmd.Process.Kill()
+		cmd.Process.Signal(syscall.SIGTERM) // killed, dhcpcd would leave its other processes
+		late := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 		cmd.Wait()
+		late.Stop()
 		if t.Failed() {
 			t.Logf("%s has written:\n%s", strings.Join(argv, " "), out.String())
 		}
@@ -86,7 +88,9 @@ func (h host) program(t *testing.T, argv ...string) *exec.Cmd {
 
 // briefly gives pools whose leases are renewed after some seconds.
 func briefly() Prefixes {
-	brief := func(prefix netip.Prefix) []Pool { return []Pool{{prefix, 8 * time.Second, 60 * time.Second}} }
+	brief := func(prefix netip.Prefix) []Pool {
+		return []Pool{{Prefix: prefix, Preferred: 8 * time.Second, Valid: 60 * time.Second}}
+	}
 	return Prefixes{OnLink: []netip.Prefix{onLink}, Addresses: brief(pooled), Delegated: brief(parcels)}
 }
 

@@ -45,11 +45,11 @@ func (s *Server) push(mac MAC, result outcome, frame []byte) {
 
 // record returns what is stored of an identity.
 func (t *table) record(id identity) Record {
-	r := Record{Kind: id.kind, MAC: id.mac, IAID: id.iaid, DUID: id.duid}
+	r := Record{Kind: id.kind, MAC: id.mac, Session: id.session, IAID: id.iaid, DUID: id.duid}
 	if b := t.byClient[id]; b != nil {
 		r.Via = b.via
 		for _, it := range b.items {
-			r.Items = append(r.Items, Item{it.prefix, it.end})
+			r.Items = append(r.Items, Item{it.prefix, it.end, it.wished})
 		}
 	}
 	return r

@@ -65,7 +65,7 @@ func TestShortLease(t *testing.T) {
 	settled := macOf(1)
 	s := known(t, func(cfg *Config) {
 		cfg.ShortLease = 5 * time.Minute
-		cfg.Settled = func(mac MAC) bool { return mac == settled }
+		cfg.Settled = func(c Client) bool { return c.MAC == settled }
 	})
 	for i, want := range map[int]time.Duration{1: time.Hour, 2: 5 * time.Minute} {
 		id := identity{kind: Address, mac: macOf(i), duid: string(duidOf(i))}
@@ -79,7 +79,7 @@ func TestShortLease(t *testing.T) {
 // TestTaken: an address that is another host's, or that is for anycast, is given to nobody.
 func TestTaken(t *testing.T) {
 	asked := 0
-	s := known(t, func(cfg *Config) { cfg.Taken = func(netip.Addr) bool { asked++; return asked <= 3 } })
+	s := known(t, func(cfg *Config) { cfg.Taken = func(Client, netip.Addr) bool { asked++; return asked <= 3 } })
 	id := identity{kind: Address, mac: macOf(1), duid: string(duidOf(1))}
 	got := s.table.grant(id, s.present(), nil, time.Now())
 	if len(got.items) != 1 || got.items[0].prefix.Addr() != s.table.hashed(id, pooled, 3) {

@@ -8,9 +8,10 @@
 //	   └─────────── declineTime ── set aside ◀─┘
 //
 // A client is identified by its MAC address, DUID and IAID together: knowing another client's DUID is not enough to
-// take over its address, and two devices with the same DUID are two clients. A client's address is a keyed hash of its
-// identity and the prefix. So nobody can guess it, the client gets the same one again, and an ADVERTISE needs to
-// reserve nothing. A flood of SOLICITs therefore blocks no address.
+// take over its address, and two devices with the same DUID are two clients. So are two PPPoE sessions. In these there
+// are options, prefixes, and addresses for which there is a Wish; a lease ends with its session (End). A client's
+// address is a keyed hash of its identity and the prefix. So nobody can guess it, the client gets the same one again,
+// and an ADVERTISE needs to reserve nothing. A flood of SOLICITs therefore blocks no address.
 //
 // A lease is in the Store and reported to Events before the client gets its REPLY. Changes that arrive while the disk
 // is busy are written together.
@@ -24,10 +25,14 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 )
 
 // MAC is a client's Ethernet address.
 type MAC = [6]byte
+
+// Client is whom messages come from: a device of the LAN, or the client of a PPPoE session.
+type Client = framelink.Host
 
 // Kind is what a lease is of.
 type Kind uint8
@@ -56,7 +61,17 @@ type Pool struct {
 	Prefix    netip.Prefix
 	Preferred time.Duration // left of it; 0: deprecated, which nobody gets who does not have it
 	Valid     time.Duration // left of it; 0: withdrawn
+	Named     bool          // only clients whose Wish is of it get something
 }
+
+// Wish is what a client is to have in place of others. The zero value is any, of the pools that are not Named.
+type Wish struct {
+	Prefixes []netip.Prefix // these alone, addresses as /128
+	Within   netip.Prefix   // without Prefixes: one of this network. It is a pool, or part of one of addresses.
+}
+
+// isZero reports whether a wish is for nothing in particular.
+func (w Wish) isZero() bool { return len(w.Prefixes) == 0 && !w.Within.IsValid() }
 
 // Prefixes are the network's prefixes at the moment. At most four pools of each kind are used.
 type Prefixes struct {
@@ -84,13 +99,18 @@ type Config struct {
 	// Prefixes tells the present prefixes. It is called for each message and must neither wait nor call the Server. nil:
 	// there are none; clients get options only.
 	Prefixes func() Prefixes
-	// Taken reports whether an address belongs to a host for another reason than a lease: no client gets it. It must
-	// neither wait nor call the Server. nil: no address does.
-	Taken func(netip.Addr) bool
+	// Taken reports whether an address belongs to another host than a client, for another reason than a lease: the client
+	// does not get it. It must neither wait nor call the Server. nil: no address does.
+	Taken func(Client, netip.Addr) bool
 
-	Lease      time.Duration  // default 1 h, 1 min to a year; T1 is half of it, T2 4/5
-	ShortLease time.Duration  // lease of clients that are not Settled; 0: Lease, at most that
-	Settled    func(MAC) bool // needed with ShortLease; must neither wait nor call the Server
+	Lease      time.Duration     // default 1 h, 1 min to a year; T1 is half of it, T2 4/5
+	ShortLease time.Duration     // lease of clients that are not Settled; 0: Lease, at most that
+	Settled    func(Client) bool // needed with ShortLease; must neither wait nor call the Server
+
+	// Wanted returns what addresses, or delegated prefixes, a client gets, if they are of pools and no other client has
+	// them. What it has besides is taken from it with its next message. It must neither wait nor call the Server. nil: all
+	// wishes are zero.
+	Wanted func(Client, Kind) Wish
 
 	Lengths         Lengths
 	AddressesPerMAC int         // default 16, counted apart for leased and registered ones
@@ -99,8 +119,11 @@ type Config struct {
 	MaxPrefixes     int         // in all; default 65,536
 	PerMAC          budget.Rate // messages of one MAC; default 16 at once and 2 a second
 
-	Preference       byte          // option 7; 255: clients take this server at once; 0: not sent
-	DNS              []netip.Addr  // option 23; empty: not sent
+	Preference byte         // option 7; 255: clients take this server at once; 0: not sent
+	DNS        []netip.Addr // option 23; empty: not sent
+	// DNSOf returns the servers that a client is told in DNS's place; empty: DNS. It must neither wait nor call the
+	// Server. nil: all clients are told DNS.
+	DNSOf            func(Client) []netip.Addr
 	Search           []string      // option 24: domains; empty: not sent
 	CaptivePortalURL string        // option 103 (RFC 8910), sent asked or not; empty: not sent
 	Refresh          time.Duration // option 32, 10 min or more; 0: not sent
@@ -110,6 +133,10 @@ type Config struct {
 	// client that does has no effect, nor has one about which it returns an error. nil: all of them have.
 	Present  func(context.Context, MAC, netip.Addr) (bool, error)
 	askAfter time.Duration // before it is asked; 0: defaultGoodbye
+
+	// InSession reports whether a PPPoE session is there, whose client gets options and prefixes. It must neither wait nor
+	// call the Server. nil: none is.
+	InSession func(Client) bool
 
 	// Requests opens a source of messages ahead of the kernel's stack, as a data path provides: each Read returns one
 	// Ethernet frame with a UDP datagram to port 547 or 546, until Close, which may be called more than once. It is called
@@ -134,14 +161,18 @@ type Events interface {
 
 // Lease is an address or a prefix that a client has.
 type Lease struct {
-	Kind   Kind
-	MAC    MAC
-	DUID   []byte // the client's identifier, type included
-	IAID   uint32 // of the client's identity association; 0 for Registered
-	Prefix netip.Prefix
-	Via    netip.Addr // the client's link-local address: next hop of a delegated prefix; zero for Registered
-	End    time.Time
+	Kind    Kind
+	MAC     MAC
+	Session uint16 // PPPoE's; 0: none
+	DUID    []byte // the client's identifier, type included
+	IAID    uint32 // of the client's identity association; 0 for Registered
+	Prefix  netip.Prefix
+	Via     netip.Addr // the client's link-local address: next hop of a delegated prefix; zero for Registered
+	End     time.Time
 }
+
+// Client is the lease's.
+func (l Lease) Client() Client { return Client{MAC: l.MAC, Session: l.Session} }
 
 const (
 	declineTime = 10 * time.Minute // an address found in use is left alone

@@ -4,17 +4,17 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 )
 
 const (
 	ethernetLen = 14
 	ipv6Len     = 40
 	udpLen      = 8
-	headersLen  = ethernetLen + ipv6Len + udpLen
 
-	etherTypeIPv6 = 0x86dd
-	protocolUDP   = 17
-	hopLimit      = 64
+	protocolUDP = 17
+	hopLimit    = 64
 
 	serverPort = 547
 	clientPort = 546
@@ -26,6 +26,7 @@ var allServers = netip.MustParseAddr("ff02::1:2")
 // datagram is a UDP datagram in an Ethernet frame.
 type datagram struct {
 	srcMAC, dstMAC MAC
+	session        uint16 // PPPoE's; 0: none
 	src, dst       netip.AddrPort
 	payload        []byte
 }
@@ -40,13 +41,13 @@ var (
 // parseFrame returns the datagram of an Ethernet frame without copying it. DHCPv6 needs no extension headers, so a
 // frame with any is refused, fragments among them.
 func parseFrame(frame []byte) (datagram, error) {
-	if len(frame) < headersLen {
+	from, ip, is6 := framelink.Split(frame)
+	if !is6 || len(ip) < ipv6Len+udpLen {
 		return datagram{}, errNoDatagram
 	}
-	got := datagram{dstMAC: MAC(frame), srcMAC: MAC(frame[6:])}
-	ip := frame[ethernetLen:]
+	got := datagram{dstMAC: MAC(frame), srcMAC: from.MAC, session: from.Session}
 	total := ipv6Len + int(binary.BigEndian.Uint16(ip[4:]))
-	if binary.BigEndian.Uint16(frame[12:]) != etherTypeIPv6 || ip[0]>>4 != 6 || ip[6] != protocolUDP ||
+	if ip[0]>>4 != 6 || ip[6] != protocolUDP ||
 		total < ipv6Len+udpLen || total > len(ip) {
 		return datagram{}, errNoDatagram
 	}
@@ -76,16 +77,11 @@ func pseudoSum(ip []byte, length int) uint16 {
 	return checksum(uint32(protocolUDP+length), ip[8:40])
 }
 
-// frame makes the Ethernet frame of a datagram.
+// frame makes the frame of a datagram.
 func (d datagram) frame() []byte {
-	b := make([]byte, headersLen, headersLen+len(d.payload))
-	copy(b, d.dstMAC[:])
-	copy(b[6:], d.srcMAC[:])
-	binary.BigEndian.PutUint16(b[12:], etherTypeIPv6)
-
+	ip := make([]byte, ipv6Len+udpLen, ipv6Len+udpLen+len(d.payload))
 	length := udpLen + len(d.payload)
 	src, dst := d.src.Addr().As16(), d.dst.Addr().As16()
-	ip := b[ethernetLen:]
 	ip[0] = 0x60
 	binary.BigEndian.PutUint16(ip[4:], uint16(length))
 	ip[6], ip[7] = protocolUDP, hopLimit
@@ -102,7 +98,7 @@ func (d datagram) frame() []byte {
 		sum = 0xffff // 0 would mean "no checksum"
 	}
 	binary.BigEndian.PutUint16(udp[6:], sum)
-	return append(b, d.payload...)
+	return framelink.Frame(framelink.Host{MAC: d.dstMAC, Session: d.session}, d.srcMAC, append(ip, d.payload...))
 }
 
 // checksum adds big-endian words to a sum, folding carries (RFC 1071).

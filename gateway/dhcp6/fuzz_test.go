@@ -15,7 +15,7 @@ import (
 func FuzzFrame(f *testing.F) {
 	f.Add(stationOf(1).frame([]byte{1, 0, 0, 1}))
 	f.Add(stationOf(1).frame(nil))
-	f.Add(make([]byte, headersLen))
+	f.Add(make([]byte, ethernetLen+ipv6Len+udpLen))
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		got, err := parseFrame(slices.Clip(frame))
 		if err != nil {
@@ -36,23 +36,23 @@ func FuzzMessage(f *testing.F) {
 	st := stationOf(1)
 	for kind := range dhcpv6.MessageTypeAddrRegReply + 2 {
 		hint := netip.PrefixFrom(netip.IPv6Unspecified(), 60)
-		f.Add(w.message(kind, st, iaNA(1), iaPD(2, hint), dhcpv6.OptRequestedOption(23, 148)).ToBytes(), byte(1))
-		f.Add(w.message(kind, st, iaNA(1, onLink.Addr()), iaNA(1), iaPD(1, parcels)).ToBytes(), byte(2))
+		f.Add(w.message(kind, st, iaNA(1), iaPD(2, hint), dhcpv6.OptRequestedOption(23, 148)).ToBytes(), byte(1), uint16(0))
+		f.Add(w.message(kind, st, iaNA(1, onLink.Addr()), iaNA(1), iaPD(1, parcels)).ToBytes(), byte(2), uint16(3))
 	}
 	_, option := registering(1, "2001:db8:1:1::77", time.Hour)
-	f.Add(w.register(st, option).ToBytes(), byte(0))
+	f.Add(w.register(st, option).ToBytes(), byte(0), uint16(0))
 	s := known(f, func(cfg *Config) {
 		cfg.MaxAddresses, cfg.MaxPrefixes = 100, 50
 		cfg.Lengths = Lengths{Usual: 64, Shortest: 58, Longest: 70}
 	})
-	f.Fuzz(func(t *testing.T, message []byte, number byte) {
+	f.Fuzz(func(t *testing.T, message []byte, number byte, session uint16) {
 		rq, err := parseMessage(slices.Clip(message))
 		if err != nil {
 			return
 		}
-		rq.mac, rq.source = macOf(int(number)), localOf(macOf(int(number)))
+		rq.mac, rq.source, rq.session = macOf(int(number)), localOf(macOf(int(number))), session
 		if addr := rq.registered(); rq.kind == dhcpv6.MessageTypeAddrRegInform {
-			if !addr.IsGlobalUnicast() {
+			if !addr.IsGlobalUnicast() || session != 0 {
 				return
 			}
 			rq.source = addr
@@ -66,6 +66,15 @@ func FuzzMessage(f *testing.F) {
 		}
 		checkTable(t, s.table)
 		s.table.expire(now.Add(time.Duration(number)*time.Minute), 10)
+		s.pending = nil
+		if number%16 == 0 {
+			s.mu.Unlock()
+			s.End(rq.client())
+			s.mu.Lock()
+			if session != 0 && s.table.owns(rq.client()) {
+				t.Errorf("%s has leases after its end", rq.client())
+			}
+		}
 	})
 }
 
@@ -100,7 +109,7 @@ func checkTable(t *testing.T, tb *table) {
 			continue
 		}
 		total[it.owner.kind]++
-		held[holder{it.owner.mac, it.owner.kind}]++
+		held[holder{it.owner.client(), it.owner.kind}]++
 		if it.owner.kind == Delegated {
 			delegated = append(delegated, prefix)
 		}
@@ -120,6 +129,7 @@ func checkTable(t *testing.T, tb *table) {
 			t.Errorf("%d of %s, counted %d, allowed %d", n, kind, tb.total[kind], all)
 		}
 	}
+	checkSessions(t, tb)
 	for of, n := range held {
 		if each, _ := tb.limits(of.kind); n > each || n != tb.held[of] {
 			t.Errorf("%v has %d, counted %d, allowed %d", of, n, tb.held[of], each)
@@ -130,10 +140,33 @@ func checkTable(t *testing.T, tb *table) {
 	}
 }
 
+// checkSessions compares the table's leases with those that it finds by their sessions.
+func checkSessions(t *testing.T, tb *table) {
+	t.Helper()
+	found := 0
+	for c, all := range tb.sessions {
+		for _, b := range all {
+			if found++; b.client() != c || c.Session == 0 || tb.byClient[b.identity] != b || b.kind != Delegated {
+				t.Errorf("%s has %+v", c, b)
+			}
+		}
+	}
+	for id := range tb.byClient {
+		if id.session != 0 {
+			found--
+		}
+	}
+	if found != 0 {
+		t.Errorf("%d more of sessions than there are", found)
+	}
+}
+
 // FuzzRecord: a record that is read is written as it was.
 func FuzzRecord(f *testing.F) {
 	r := Record{Kind: Delegated, MAC: macOf(1), IAID: 7, DUID: string(duidOf(1)), Via: localOf(macOf(1)),
-		Items: []Item{{parcels, time.Unix(1, 0)}}}
+		Items: []Item{{Prefix: parcels, End: time.Unix(1, 0), Wished: true}}}
+	f.Add(r.key(), r.encode())
+	r.Session = 7
 	f.Add(r.key(), r.encode())
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		r, err := decodeRecord(slices.Clip(key), slices.Clip(value))

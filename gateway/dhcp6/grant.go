@@ -2,6 +2,7 @@ package dhcp6
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -20,9 +21,9 @@ type granted struct {
 }
 
 // term returns the lifetimes of a lease from a pool, in whole seconds.
-func (t *table) term(mac MAC, pool *Pool) (preferred, valid time.Duration) {
+func (t *table) term(c Client, pool *Pool) (preferred, valid time.Duration) {
 	term := t.cfg.Lease
-	if t.cfg.ShortLease < term && !t.cfg.Settled(mac) {
+	if t.cfg.ShortLease < term && !t.cfg.Settled(c) {
 		term = t.cfg.ShortLease
 	}
 	valid = max(min(term, pool.Valid), time.Second).Truncate(time.Second)
@@ -34,20 +35,30 @@ func (t *table) term(mac MAC, pool *Pool) (preferred, valid time.Duration) {
 func (t *table) grant(id identity, present Prefixes, hints []netip.Prefix, now time.Time) (got granted) {
 	pools := present.pools(id.kind)
 	t.follow(present)
-	has := map[netip.Prefix]bool{} // pools of which the identity has something
+	wish := t.wish(id.client(), id.kind)
+	has := map[netip.Prefix]bool{} // pools, and the wish for a part of one, of which the identity has something
 	if b := t.byClient[id]; b != nil {
 		for _, it := range append([]*item(nil), b.items...) {
 			pool := poolOf(pools, it.prefix)
-			if pool == nil || id.kind == Delegated && !it.placed {
+			if pool == nil || id.kind == Delegated && !it.placed || !wish.allows(pool, it) {
 				t.remove(it)
+				hints = without(hints, it.prefix)
 				got.ended = append(got.ended, it.lease())
 				got.given = append(got.given, given{prefix: it.prefix})
 				continue
 			}
 			t.lend(&got, it, pool, now)
-			has[pool.Prefix] = true
+			it.wished = !wish.isZero()
+			has[pool.Prefix], has[wish.Within] = true, true
 		}
 	}
+	t.claimWished(&got, id, present, wish.Prefixes, func(prefix netip.Prefix, pool *Pool) int {
+		it := t.add(id, prefix, now)
+		it.wished = true
+		t.lend(&got, it, pool, now)
+		return 0
+	})
+	pools = wish.pools(pools)
 	for i := range pools {
 		pool := &pools[i]
 		if has[pool.Prefix] || pool.Preferred < time.Second || pool.Valid < time.Second {
@@ -58,15 +69,22 @@ func (t *table) grant(id identity, present Prefixes, hints []netip.Prefix, now t
 			got.err = err
 			continue
 		}
-		t.lend(&got, t.add(id, prefix, now), pool, now)
+		it := t.add(id, prefix, now)
+		it.wished = !wish.isZero()
+		t.lend(&got, it, pool, now)
 	}
 	got.finish()
 	return got
 }
 
+// without returns hints but one: a client that names what is taken from it does not get it again.
+func without(hints []netip.Prefix, taken netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(hints), func(p netip.Prefix) bool { return p == taken })
+}
+
 // lend adds an item to what an identity gets, until the pool's or the lease's end.
 func (t *table) lend(got *granted, it *item, pool *Pool, now time.Time) {
-	preferred, valid := t.term(it.owner.mac, pool)
+	preferred, valid := t.term(it.owner.client(), pool)
 	t.extend(it, now.Add(valid))
 	it.leave = nil // a client that asks for it has not left it
 	got.items = append(got.items, it)
@@ -98,19 +116,29 @@ func (t *table) free(id identity, pool netip.Prefix, hints []netip.Prefix, more 
 func (t *table) propose(id identity, present Prefixes, hints []netip.Prefix) (got granted) {
 	pools := present.pools(id.kind)
 	t.follow(present)
+	wish := t.wish(id.client(), id.kind)
 	has := map[netip.Prefix]bool{}
 	offer := func(prefix netip.Prefix, pool *Pool) {
-		lifetime, valid := t.term(id.mac, pool)
+		lifetime, valid := t.term(id.client(), pool)
 		got.given = append(got.given, given{prefix, lifetime, valid})
 	}
 	if b := t.byClient[id]; b != nil {
 		for _, it := range b.items {
-			if pool := poolOf(pools, it.prefix); pool != nil && (id.kind != Delegated || it.placed) {
+			if pool := poolOf(pools, it.prefix); pool != nil && (id.kind != Delegated || it.placed) &&
+				wish.allows(pool, it) {
 				offer(it.prefix, pool)
-				has[pool.Prefix] = true
+				has[pool.Prefix], has[wish.Within] = true, true
 			}
 		}
 	}
+	t.claimWished(&got, id, present, wish.Prefixes, func(prefix netip.Prefix, pool *Pool) int {
+		if id.kind == Delegated {
+			t.spaces[pool.Prefix].release(prefix)
+		}
+		offer(prefix, pool)
+		return 1
+	})
+	pools = wish.pools(pools)
 	more := 0
 	for i := range pools {
 		pool := &pools[i]

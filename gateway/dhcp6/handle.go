@@ -8,15 +8,16 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv6"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 )
 
-// admits reports whether another message of a MAC address is read. Clients with a lease have a budget apart from that
-// of new ones.
-func (s *Server) admits(mac MAC) bool {
+// admits reports whether another message of a client is read. Clients with a lease have a budget apart from that of new
+// ones.
+func (s *Server) admits(c Client) bool {
 	s.mu.Lock()
-	known := s.table.owns(mac)
+	known := s.table.owns(c)
 	s.mu.Unlock()
-	return s.senders.Spend(mac, known, budget.Now())
+	return s.senders.Spend(c.MAC, known, budget.Now())
 }
 
 // handle answers one frame. Only the receiving goroutine calls it. A device that sends more than it may costs little
@@ -26,8 +27,9 @@ func (s *Server) handle(frame []byte) {
 		s.stats.malformed.Add(1)
 		return
 	}
-	mac := MAC(frame[6:12])
-	if !s.admits(mac) {
+	from, _, _ := framelink.Split(frame)
+	mac := from.MAC
+	if !s.admits(from) {
 		s.note(mac, errFlood)
 		return
 	}
@@ -73,7 +75,7 @@ func (s *Server) frame(rq *request, payload []byte) []byte {
 	}
 	if s.source.IsValid() {
 		return datagram{
-			srcMAC: s.link.MAC(), dstMAC: rq.mac,
+			srcMAC: s.link.MAC(), dstMAC: rq.mac, session: rq.session,
 			src: netip.AddrPortFrom(s.source, serverPort), dst: netip.AddrPortFrom(rq.source, clientPort), payload: payload,
 		}.frame()
 	}
@@ -95,7 +97,7 @@ func (s *Server) read(frame []byte) (*request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
-	rq.mac, rq.source = from.srcMAC, from.src.Addr()
+	rq.mac, rq.session, rq.source = from.srcMAC, from.session, from.src.Addr()
 	switch rq.kind {
 	case dhcpv6.MessageTypeAdvertise, dhcpv6.MessageTypeReply, dhcpv6.MessageTypeReconfigure,
 		dhcpv6.MessageTypeRelayReply, dhcpv6.MessageTypeAddrRegReply:
@@ -107,6 +109,10 @@ func (s *Server) read(frame []byte) (*request, error) {
 	switch source := rq.source; {
 	case from.dst.Port() != serverPort || from.dst.Addr() != allServers && from.dst.Addr() != s.source:
 		return nil, fmt.Errorf("%w here, but at %s", errMalformed, from.dst)
+	case rq.session != 0 && (s.cfg.InSession == nil || !s.cfg.InSession(rq.client())):
+		return nil, errEnded
+	case rq.kind == dhcpv6.MessageTypeAddrRegInform && rq.session != 0:
+		return nil, errSession
 	case rq.kind == dhcpv6.MessageTypeAddrRegInform:
 		if addr := rq.registered(); addr != source || !addr.IsGlobalUnicast() {
 			return nil, errSource

@@ -52,6 +52,22 @@ func (s *Server) giveUp(rq *request, out *reply, result *outcome, declines bool)
 	})
 }
 
+// End ends the leases of a PPPoE session that has ended. It does not wait: events and the store are told later.
+func (s *Server) End(c Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var result outcome
+	now := time.Now()
+	for _, b := range slices.Clone(s.table.sessions[c]) {
+		for _, it := range slices.Clone(b.items) {
+			s.end(it, false, &result, now)
+		}
+	}
+	if len(result.ended) > 0 {
+		s.push(c.MAC, result, nil)
+	}
+}
+
 // end ends a lease that its client has left. s.mu is held.
 func (s *Server) end(it *item, declines bool, result *outcome, now time.Time) {
 	result.ended = append(result.ended, it.lease())

@@ -118,7 +118,9 @@ func (n *network) set(p Prefixes) {
 	n.now = p
 }
 
-func pool(prefix netip.Prefix) Pool { return Pool{prefix, 24 * time.Hour, 48 * time.Hour} }
+func pool(prefix netip.Prefix) Pool {
+	return Pool{Prefix: prefix, Preferred: 24 * time.Hour, Valid: 48 * time.Hour}
+}
 
 func usualPrefixes() Prefixes {
 	return Prefixes{OnLink: []netip.Prefix{onLink}, Addresses: []Pool{pool(pooled)}, Delegated: []Pool{pool(parcels)}}
@@ -173,16 +175,20 @@ func leasesFile(t testing.TB) string { return filepath.Join(t.TempDir(), "leases
 
 // wire sends and receives clients' frames at a port of the LAN.
 type wire struct {
-	t    testing.TB
-	conn *packet.Conn
-	xid  uint32
+	t     testing.TB
+	conn  *packet.Conn
+	xid   uint32
+	heard chan []byte // frames that a data path hands to the server; nil: they are sent
 }
 
-func newWire(t testing.TB, name string) *wire {
+func newWire(t testing.TB, name string) *wire { return newWireOf(t, name, unix.ETH_P_IPV6) }
+
+// newWireOf is newWire for frames of a type.
+func newWireOf(t testing.TB, name string, kind int) *wire {
 	t.Helper()
 	ifi, err := net.InterfaceByName(name)
 	netnstest.Must(t, err)
-	conn, err := packet.Listen(ifi, packet.Raw, unix.ETH_P_IPV6, nil)
+	conn, err := packet.Listen(ifi, packet.Raw, kind, nil)
 	netnstest.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	netnstest.Must(t, sockbuf.ReceiveOn(conn, 16<<20))
@@ -206,6 +212,8 @@ type station struct {
 	mac  MAC
 	duid []byte
 	src  netip.Addr // zero: its link-local address
+	// session is PPPoE's; 0: none
+	session uint16
 }
 
 func stationOf(i int) station { return station{mac: macOf(i), duid: duidOf(i)} }
@@ -217,7 +225,7 @@ func (st station) frame(payload []byte) []byte {
 		src = localOf(st.mac)
 	}
 	return datagram{
-		srcMAC: st.mac, dstMAC: MAC{0x33, 0x33, 0, 1, 0, 2}, payload: payload,
+		srcMAC: st.mac, dstMAC: MAC{0x33, 0x33, 0, 1, 0, 2}, session: st.session, payload: payload,
 		src: netip.AddrPortFrom(src, clientPort), dst: netip.AddrPortFrom(allServers, serverPort),
 	}.frame()
 }
@@ -242,6 +250,10 @@ func (w *wire) message(kind dhcpv6.MessageType, st station, options ...dhcpv6.Op
 
 func (w *wire) sendFrame(frame []byte) {
 	w.t.Helper()
+	if w.heard != nil {
+		w.heard <- frame
+		return
+	}
 	if _, err := w.conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -168,6 +168,27 @@ func TestInformation(t *testing.T) {
 	}
 }
 
+// TestOwnResolvers: a client is told the DNS servers that are its own, and others those of all.
+func TestOwnResolvers(t *testing.T) {
+	w := newWire(t, newLAN(t))
+	own := netip.MustParseAddr("2001:db8:9::53")
+	start(t, leasesFile(t), func(cfg *Config) {
+		cfg.DNSOf = func(c Client) []netip.Addr {
+			if c.MAC == MAC(stationOf(1).mac) {
+				return []netip.Addr{own}
+			}
+			return nil
+		}
+	})
+	for i, want := range []netip.Addr{own, netip.MustParseAddr("2001:db8:1:1::1")} {
+		st := stationOf(i + 1)
+		r, _ := w.ask(st, w.message(dhcpv6.MessageTypeInformationRequest, st))
+		if got := r.Options.DNS(); len(got) != 1 || !got[0].Equal(want.AsSlice()) {
+			t.Errorf("client %d is told %v, want %s", i+1, got, want)
+		}
+	}
+}
+
 // TestSilence: messages that get no answer, and how they are counted.
 func TestSilence(t *testing.T) {
 	w := newWire(t, newLAN(t))

@@ -27,6 +27,7 @@ type request struct {
 	kind          dhcpv6.MessageType
 	transactionID dhcpv6.TransactionID
 	mac           MAC        // of the frame
+	session       uint16     // PPPoE's, of the frame; 0: none
 	source        netip.Addr // of the datagram
 
 	duid      string // the client's identifier; empty: there is none
@@ -38,6 +39,8 @@ type request struct {
 	registers []byte              // an address outside of IAs, as it came (RFC 9686); nil: there is none
 	unread    int                 // options that could not be read, or were too many
 }
+
+func (rq *request) client() Client { return Client{MAC: rq.mac, Session: rq.session} }
 
 // association is a client's identity association: IA_NA or IA_PD.
 type association struct {

@@ -63,7 +63,8 @@ func (rq *request) registered() netip.Addr {
 func (t *table) delegatedTo(mac MAC, addr netip.Addr) bool {
 	for length := t.cfg.Lengths.Shortest; length <= t.cfg.Lengths.Longest; length++ {
 		prefix := netip.PrefixFrom(addr, length).Masked()
-		if it := t.taken[prefix]; it != nil && it.owner != nil && it.owner.kind == Delegated && it.owner.mac == mac {
+		if it := t.taken[prefix]; it != nil && it.owner != nil && it.owner.kind == Delegated &&
+			it.owner.client() == (Client{MAC: mac}) {
 			return true
 		}
 	}

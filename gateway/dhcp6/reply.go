@@ -2,6 +2,7 @@ package dhcp6
 
 import (
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -56,12 +57,12 @@ func generic(code dhcpv6.OptionCode, data []byte) dhcpv6.Option {
 	return &dhcpv6.OptionGeneric{OptionCode: code, OptionData: data}
 }
 
-// fixedOptions are the options that are the same for all clients who ask for them. The captive portal is sent to all:
+// fixedOptions are the options that do not depend on leases. The captive portal is sent to all:
 // clients that know it do not always ask.
 func (c Config) fixedOptions(rq *request) (options dhcpv6.Options) {
-	if len(c.DNS) > 0 && rq.asksFor(dhcpv6.OptionDNSRecursiveNameServer) {
+	if dns := c.dnsOf(rq.client()); len(dns) > 0 && rq.asksFor(dhcpv6.OptionDNSRecursiveNameServer) {
 		var servers []net.IP
-		for _, addr := range c.DNS {
+		for _, addr := range dns {
 			servers = append(servers, addr.AsSlice())
 		}
 		options.Add(dhcpv6.OptDNS(servers...))
@@ -76,10 +77,20 @@ func (c Config) fixedOptions(rq *request) (options dhcpv6.Options) {
 	if c.CaptivePortalURL != "" {
 		options.Add(generic(dhcpv6.OptionCaptivePortal, []byte(c.CaptivePortalURL)))
 	}
-	if c.Register && rq.asksCodes && rq.asksFor(dhcpv6.OptionAddrRegEnable) {
+	if c.Register && rq.session == 0 && rq.asksCodes && rq.asksFor(dhcpv6.OptionAddrRegEnable) {
 		options.Add(generic(dhcpv6.OptionAddrRegEnable, nil))
 	}
 	return options
+}
+
+// dnsOf returns the DNS servers of a client.
+func (c Config) dnsOf(client Client) []netip.Addr {
+	if c.DNSOf != nil {
+		if own := c.DNSOf(client); len(own) > 0 {
+			return own
+		}
+	}
+	return c.DNS
 }
 
 func status(code iana.StatusCode, text string) dhcpv6.Option {

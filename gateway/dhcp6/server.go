@@ -116,13 +116,13 @@ func (t *table) restore(r Record, now time.Time) {
 	if r.Kind == Registered {
 		longest = maxRegistration
 	}
-	id := identity{r.Kind, r.MAC, r.IAID, r.DUID}
+	id := identity{r.Kind, r.MAC, r.Session, r.IAID, r.DUID}
 	for _, one := range r.Items {
 		if t.taken[one.Prefix] != nil {
 			continue // two records of one prefix: the file was changed
 		}
 		it := t.add(id, one.Prefix, now.Add(min(one.End.Sub(now), longest)))
-		it.acked = true
+		it.acked, it.wished = true, one.Wished
 		it.owner.via = r.Via
 	}
 }

@@ -15,18 +15,20 @@ import (
 
 // Record is what an identity association of a client has.
 type Record struct {
-	Kind  Kind
-	MAC   MAC
-	IAID  uint32
-	DUID  string // bytes
-	Via   netip.Addr
-	Items []Item // empty: the record is removed
+	Kind    Kind
+	MAC     MAC
+	Session uint16 // PPPoE's; 0: none
+	IAID    uint32
+	DUID    string // bytes
+	Via     netip.Addr
+	Items   []Item // empty: the record is removed
 }
 
 // Item is an address, as /128, or a prefix of a Record.
 type Item struct {
 	Prefix netip.Prefix
 	End    time.Time
+	Wished bool // leased by a Wish for it, or for its network
 }
 
 // Store keeps the leases over restarts. Its methods are called by one goroutine at a time.
@@ -52,17 +54,24 @@ var (
 const (
 	recordVersion = 1
 	keyLen        = 1 + 6 + 4  // before the DUID
+	sessionLen    = 2          // between them, in records with the mark inSession
+	inSession     = 0x80       // beside the kind: of a PPPoE session
 	itemLen       = 16 + 1 + 8 // address, length, end (Unix time in ms)
+	wished        = 1 << 63    // beside the end
 	valueLen      = 1 + 16     // version and link-local address, before the items
 	maxStored     = 128        // items of a record: a MAC has no more registered addresses
 )
 
 var errRecord = errors.New("record of a lease is damaged")
 
-// key returns kind, MAC, IAID, DUID.
+// key returns kind, MAC, IAID, DUID, or kind and inSession, MAC, IAID, session, DUID.
 func (r Record) key() []byte {
 	b := append([]byte{byte(r.Kind)}, r.MAC[:]...)
 	b = binary.BigEndian.AppendUint32(b, r.IAID)
+	if r.Session != 0 {
+		b[0] |= inSession
+		b = binary.BigEndian.AppendUint16(b, r.Session)
+	}
 	return append(b, r.DUID...)
 }
 
@@ -76,19 +85,33 @@ func (r Record) encode() []byte {
 	for _, one := range r.Items {
 		b = append(b, one.Prefix.Addr().AsSlice()...)
 		b = append(b, byte(one.Prefix.Bits()))
-		b = binary.BigEndian.AppendUint64(b, uint64(one.End.UnixMilli()))
+		end := uint64(max(0, one.End.UnixMilli()))
+		if one.Wished {
+			end |= wished
+		}
+		b = binary.BigEndian.AppendUint64(b, end)
 	}
 	return b
 }
 
 // decodeRecord decodes what key and encode made.
 func decodeRecord(key, value []byte) (Record, error) {
-	if len(key) < keyLen+minDUID || len(key) > keyLen+maxDUID || len(value) < valueLen+itemLen ||
+	head := keyLen
+	if len(key) > 0 && key[0]&inSession != 0 {
+		head += sessionLen
+	}
+	if len(key) < head+minDUID || len(key) > head+maxDUID || len(value) < valueLen+itemLen ||
 		value[0] != recordVersion || (len(value)-valueLen)%itemLen != 0 || len(value) > valueLen+maxStored*itemLen {
 		return Record{}, errRecord
 	}
 	r := Record{
-		Kind: Kind(key[0]), MAC: MAC(key[1:7]), IAID: binary.BigEndian.Uint32(key[7:]), DUID: string(key[keyLen:])}
+		Kind: Kind(key[0] &^ inSession), MAC: MAC(key[1:7]), IAID: binary.BigEndian.Uint32(key[7:]),
+		DUID: string(key[head:])}
+	if head > keyLen {
+		if r.Session = binary.BigEndian.Uint16(key[keyLen:]); r.Session == 0 {
+			return Record{}, errRecord
+		}
+	}
 	if via := netip.AddrFrom16([16]byte(value[1:])); !via.IsUnspecified() {
 		r.Via = via
 	}
@@ -97,7 +120,8 @@ func decodeRecord(key, value []byte) (Record, error) {
 		if !prefix.IsValid() || prefix != prefix.Masked() || r.Kind != Delegated && prefix.Bits() != 128 {
 			return Record{}, errRecord
 		}
-		r.Items = append(r.Items, Item{prefix, time.UnixMilli(int64(binary.BigEndian.Uint64(b[17:])))})
+		end := binary.BigEndian.Uint64(b[17:])
+		r.Items = append(r.Items, Item{prefix, time.UnixMilli(int64(end &^ wished)), end&wished != 0})
 	}
 	if r.Kind < Address || r.Kind > Registered {
 		return Record{}, errRecord

@@ -24,9 +24,10 @@ func TestFile(t *testing.T) {
 	netnstest.Must(t, err)
 	end := time.Now().Add(time.Hour)
 	kept := Record{Kind: Delegated, MAC: macOf(1), IAID: 7, DUID: string(duidOf(1)), Via: localOf(macOf(1)),
-		Items: []Item{{netip.MustParsePrefix("2001:db8:1::/60"), end}, {netip.MustParsePrefix("2001:db8:2::/64"), end}}}
+		Items: []Item{{netip.MustParsePrefix("2001:db8:1::/60"), end, true},
+			{netip.MustParsePrefix("2001:db8:2::/64"), end, false}}}
 	ended := Record{Kind: Registered, MAC: macOf(2), DUID: string(duidOf(2)),
-		Items: []Item{{netip.MustParsePrefix("2001:db8::1/128"), end}}}
+		Items: []Item{{Prefix: netip.MustParsePrefix("2001:db8::1/128"), End: end}}}
 	netnstest.Must(t, file.Write([]Record{kept, ended}))
 	ended.Items = nil
 	netnstest.Must(t, file.Write([]Record{ended}))
@@ -51,7 +52,7 @@ func TestFile(t *testing.T) {
 
 func TestDamagedRecords(t *testing.T) {
 	good := Record{Kind: Address, MAC: macOf(1), DUID: string(duidOf(1)),
-		Items: []Item{{netip.MustParsePrefix("::1/128"), time.Now()}}}
+		Items: []Item{{Prefix: netip.MustParsePrefix("::1/128"), End: time.Now()}}}
 	if _, err := decodeRecord(good.key(), good.encode()); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("another client: %s", other.LongString(0))
 	}
 	run.Server.mu.Lock()
-	for _, it := range run.table.byClient[identity{Address, st.mac, 1, string(st.duid)}].items {
+	for _, it := range run.table.byClient[identity{Address, st.mac, 0, 1, string(st.duid)}].items {
 		run.table.extend(it, time.Now())
 	}
 	run.Server.mu.Unlock()

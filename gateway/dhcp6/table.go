@@ -14,11 +14,14 @@ import (
 
 // identity is a client's identity association.
 type identity struct {
-	kind Kind
-	mac  MAC
-	iaid uint32
-	duid string
+	kind    Kind
+	mac     MAC
+	session uint16 // PPPoE's; 0: none
+	iaid    uint32
+	duid    string
 }
+
+func (id identity) client() Client { return Client{MAC: id.mac, Session: id.session} }
 
 // binding is what an identity has.
 type binding struct {
@@ -35,6 +38,7 @@ type item struct {
 	end       time.Time
 	acked     bool // in the store, and reported
 	placed    bool // of a pool of prefixes: taken in its space
+	wished    bool // leased by a Wish for it, or for its network
 	leave     *leave
 	answered  time.Time // when the client answered although it was said to leave
 }
@@ -44,20 +48,22 @@ func (it *item) Before(other *item) bool { return it.end.Before(other.end) }
 
 func (it *item) lease() Lease {
 	b := it.owner
-	return Lease{Kind: b.kind, MAC: b.mac, DUID: []byte(b.duid), IAID: b.iaid, Prefix: it.prefix, Via: b.via, End: it.end}
+	return Lease{Kind: b.kind, MAC: b.mac, Session: b.session, DUID: []byte(b.duid), IAID: b.iaid, Prefix: it.prefix,
+		Via: b.via, End: it.end}
 }
 
-// holder is a device and a kind of lease, whose leases are counted.
+// holder is a client and a kind of lease, whose leases are counted.
 type holder struct {
-	mac  MAC
-	kind Kind
+	client Client
+	kind   Kind
 }
 
 // Reasons why a client gets nothing.
 var (
 	errExhausted = errors.New("nothing is free for it")
 	errFull      = errors.New("as many leases as there may be are there")
-	errTooMany   = errors.New("its MAC has all the leases it may have")
+	errTooMany   = errors.New("it has all the leases it may have")
+	errNotFree   = errors.New("what it is to have is of no pool, or another's")
 	errNotYours  = errors.New("it asks for an address or a prefix of another MAC")
 )
 
@@ -67,6 +73,7 @@ type table struct {
 	cfg      Config
 	secret   [32]byte
 	byClient map[identity]*binding
+	sessions map[Client][]*binding // of PPPoE sessions
 	taken    map[netip.Prefix]*item
 	held     map[holder]int
 	total    map[Kind]int
@@ -79,8 +86,8 @@ type table struct {
 
 func newTable(cfg Config, secret [32]byte) *table {
 	return &table{
-		cfg: cfg, secret: secret, byClient: map[identity]*binding{}, taken: map[netip.Prefix]*item{},
-		held: map[holder]int{}, total: map[Kind]int{}, spaces: map[netip.Prefix]*space{},
+		cfg: cfg, secret: secret, byClient: map[identity]*binding{}, sessions: map[Client][]*binding{},
+		taken: map[netip.Prefix]*item{}, held: map[holder]int{}, total: map[Kind]int{}, spaces: map[netip.Prefix]*space{},
 	}
 }
 
@@ -96,7 +103,7 @@ func (t *table) limits(kind Kind) (each, all int) {
 func (t *table) room(id identity, more int) error {
 	each, all := t.limits(id.kind)
 	switch {
-	case t.held[holder{id.mac, id.kind}]+more >= each:
+	case t.held[holder{id.client(), id.kind}]+more >= each:
 		return errTooMany
 	case t.total[id.kind]+more >= all:
 		return errFull
@@ -110,11 +117,14 @@ func (t *table) add(id identity, prefix netip.Prefix, end time.Time) *item {
 	if b == nil {
 		b = &binding{identity: id}
 		t.byClient[id] = b
+		if id.session != 0 {
+			t.sessions[id.client()] = append(t.sessions[id.client()], b)
+		}
 	}
 	it := &item{owner: b, prefix: prefix, end: end, placed: id.kind == Delegated}
 	b.items = append(b.items, it)
 	t.taken[prefix] = it
-	t.held[holder{id.mac, id.kind}]++
+	t.held[holder{id.client(), id.kind}]++
 	t.total[id.kind]++
 	t.byEnd.Put(it)
 	return it
@@ -136,14 +146,27 @@ func (t *table) remove(it *item) {
 	}
 	b.items = slices.DeleteFunc(b.items, func(other *item) bool { return other == it })
 	if len(b.items) == 0 {
-		delete(t.byClient, b.identity)
+		t.forget(b)
 	}
-	of := holder{b.mac, b.kind}
+	of := holder{b.client(), b.kind}
 	if t.held[of]--; t.held[of] == 0 {
 		delete(t.held, of)
 	}
 	t.total[b.kind]--
 	it.leave = nil
+}
+
+// forget removes what a client had, which is nothing any more.
+func (t *table) forget(b *binding) {
+	delete(t.byClient, b.identity)
+	if b.session == 0 {
+		return
+	}
+	c := b.client()
+	t.sessions[c] = slices.DeleteFunc(t.sessions[c], func(other *binding) bool { return other == b })
+	if len(t.sessions[c]) == 0 {
+		delete(t.sessions, c)
+	}
 }
 
 // setAside leaves a leased address alone for a while, because its client found it in use. A device that declines
@@ -176,9 +199,9 @@ func (t *table) expire(now time.Time, limit int) (ended []*item) {
 	return ended
 }
 
-// owns reports whether a MAC has any lease.
-func (t *table) owns(mac MAC) bool {
-	return t.held[holder{mac, Address}]+t.held[holder{mac, Delegated}]+t.held[holder{mac, Registered}] > 0
+// owns reports whether a client has any lease.
+func (t *table) owns(c Client) bool {
+	return t.held[holder{c, Address}]+t.held[holder{c, Delegated}]+t.held[holder{c, Registered}] > 0
 }
 
 // maxAttempts bounds the search for a free address. Of a pool of 65,536 that is half full, one search in 2^32 fails.
@@ -192,7 +215,7 @@ func (t *table) choose(id identity, pool netip.Prefix, hints []netip.Prefix) (ne
 	for attempt := range maxAttempts {
 		addr := t.hashed(id, pool, attempt)
 		prefix := netip.PrefixFrom(addr, 128)
-		if t.taken[prefix] == nil && !isAnycast(addr) && !t.cfg.Taken(addr) {
+		if t.taken[prefix] == nil && !isAnycast(addr) && !t.cfg.Taken(id.client(), addr) {
 			return prefix, nil
 		}
 	}

@@ -27,7 +27,7 @@ import (
 // Config is the configuration of a Server. Listen and Upstreams are required.
 type Config struct {
 	Listen    netip.AddrPort   // UDP and TCP, an address of the gateway; port 0: any
-	Listen6   netip.AddrPort   // of IPv6, with a port of its own; zero: it serves IPv4 alone
+	Listen6   netip.AddrPort   // UDP and TCP of IPv6; zero: it serves IPv4 alone
 	Interface string           // only queries that arrive there are answered; empty: on any interface
 	Clients   []netip.Prefix   // only their queries are answered; empty: all clients'
 	Upstreams []netip.AddrPort // in the order of preference
@@ -42,14 +42,14 @@ type Config struct {
 	Probes []string
 	// Open are the walled garden's prefixes, which are always open: nothing is opened within them.
 	Open []netip.Prefix
-	// Never are prefixes that no name can open, in addition to private and special ones: the gateway's own addresses.
+	// NeverOpen are prefixes that no name can open, in addition to private and special ones: the gateway's own addresses.
 	NeverOpen []netip.Prefix
 
 	Local  map[string]netip.Addr // names answered here: the portal's own
 	Local6 map[string]netip.Addr // and their IPv6 addresses
 	IPv6   bool                  // false: AAAA queries get an empty answer, because clients' IPv6 is blocked
 
-	// Who returns a client's hardware address, zero if unknown, and whether a session admits it; nil: every client is
+	// ClientOf returns a client's hardware address, zero if unknown, and whether a session admits it; nil: every client is
 	// admitted. It is called for each query.
 	ClientOf func(netip.Addr) (mac [6]byte, admitted bool)
 
@@ -171,7 +171,7 @@ func newPolicy(c Config) (*policy, error) {
 	return p, nil
 }
 
-// portGarden is a garden of one port.
+// portGarden is a set of names of which one port is open before login.
 type portGarden struct {
 	garden
 	gardenPort

@@ -13,7 +13,8 @@ const plainTime = 10 * time.Minute
 // edns remembers whether an upstream answers queries with EDNS. The zero value knows nothing.
 type edns struct {
 	plainUntil atomic.Int64 // Unix nanoseconds until when it is asked without
-	// queries without EDNS that were answered after one with it was not, since one with it was
+	// how often a query was answered without EDNS after it was not answered with EDNS; an answer to a query with EDNS sets
+	// it to 0
 	unansweredWithEDNS atomic.Int64
 }
 
@@ -28,8 +29,8 @@ func (e *edns) askWithout(u *upstream, reason string) {
 	}
 }
 
-// rcodeText is a response code's name. The library calls BADVERS, which has the number of a code of TSIG, by
-// that one's.
+// rcodeText is a response code's name. The library names BADVERS by a code of TSIG that
+// has the same number.
 func rcodeText(rcode int) string {
 	if rcode == miekg.RcodeBadVers {
 		return "BADVERS"

@@ -1,3 +1,7 @@
+// Tests of upstream resolvers that do not know EDNS. main_test.go has the helpers: start runs the server that is
+// tested, whose recorder notes which addresses it opens; ask sends it a query over "udp" or "tcp", query makes one, and
+// values lists the data of the answer.
+
 package dns
 
 import (

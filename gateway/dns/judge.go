@@ -49,7 +49,7 @@ func (p *policy) localReply(q *miekg.Msg, name string) *miekg.Msg {
 	return r
 }
 
-// fault returns why a query is not forwarded, as an rcode.
+// fault returns the rcode with which a query is refused; RcodeSuccess: it is forwarded.
 func fault(q *miekg.Msg) int {
 	opt := q.IsEdns0()
 	switch {
@@ -118,7 +118,7 @@ func answers(f, m *miekg.Msg) bool {
 		miekg.CanonicalName(m.Question[0].Name) == miekg.CanonicalName(f.Question[0].Name)
 }
 
-// gardenPort is what opens of an address: all of it, one port, or its HTTP not at all.
+// gardenPort is what to do with an address of a name: open all of it, open one port, or keep its HTTP closed.
 type gardenPort struct {
 	protocol uint8
 	port     uint16 // 0: all ports

@@ -1,3 +1,6 @@
+// Tests of what the server takes from an answer: which names are in the walled garden (the names that clients reach
+// without login), and which addresses may be opened for them.
+
 package dns
 
 import (

@@ -38,8 +38,8 @@ func (l *limiter) class(admitted bool) *class {
 	return &l.strangers
 }
 
-// admit reports whether another query is within the limits. If so, the caller must call release with the same arguments
-// once the query has its answer.
+// admit reports whether another query of a client is within the limits; admitted tells whether a session admits the
+// client. If so, the caller must call release with the same arguments once the query has its answer.
 func (l *limiter) admit(client netip.Addr, admitted bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

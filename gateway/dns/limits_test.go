@@ -1,3 +1,7 @@
+// Tests of the bounds on a client's queries before login. main_test.go has the helpers: start runs the server that is
+// tested, whose recorder notes which addresses it opens; dnsmasq is an upstream resolver; ask sends a query over "udp"
+// or "tcp", query makes one, and values lists the data of the answer. silentUpstream never answers (upstream_test.go).
+
 package dns
 
 import (
@@ -35,7 +39,7 @@ func send(t *testing.T, s *Server, addr, name string) {
 	conn.Write(raw)
 }
 
-// admittedOnly admits one address. The others' hardware addresses are of their last byte.
+// admittedOnly admits one address. A client's hardware address ends in the last byte of its IP address.
 func admittedOnly(addr string) func(netip.Addr) ([6]byte, bool) {
 	return func(a netip.Addr) ([6]byte, bool) {
 		return [6]byte{2, 5: a.As4()[3]}, a == netip.MustParseAddr(addr)

@@ -1,3 +1,6 @@
+// Helpers of this package's tests: dnsmasq as the upstream resolver, the server that is tested (start), and queries to
+// it (ask).
+
 package dns
 
 import (
@@ -19,6 +22,7 @@ import (
 
 func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 
+// await waits until a condition holds.
 var await = netnstest.Until
 
 // dnsmasq starts a resolver with only the given names.

@@ -38,7 +38,7 @@ func (s *Server) open(o opening, name string) {
 	s.log.Debug("opened an address of the walled garden", "addr", o.addr, "name", name, "until", until)
 }
 
-// openPlace is an address that an answer opened, or shut: all of it, a port, or its HTTP.
+// openPlace is what an answer opened or shut: a whole address, one port of it, or its HTTP.
 type openPlace struct {
 	addr netip.Addr
 	port gardenPort

@@ -1,3 +1,8 @@
+// Tests of the names at which devices look for a login page (probes): HTTP to their addresses stays closed before
+// login. main_test.go has the helpers: start runs the server that is tested, whose recorder notes which addresses it
+// opens (list) and which ports of addresses it opens or closes (parts); ask sends it a query over "udp" or "tcp", and
+// query makes one. serve runs an upstream resolver with the test's own answers (edns_test.go).
+
 package dns
 
 import (

@@ -48,7 +48,7 @@ type Server struct {
 	opened map[openPlace]time.Time // until when; guarded by mu
 
 	unopened budget.OncePerMinute // warnings that the data path opens no address
-	reported budget.OncePerMinute // and about dropped queries
+	reported budget.OncePerMinute // warnings about dropped queries
 }
 
 // New listens. Queries are received from now on; Run answers them.
@@ -80,7 +80,7 @@ func New(cfg Config, o Opener) (*Server, error) {
 	return s, nil
 }
 
-// sockets are those of an address.
+// sockets are the UDP and TCP sockets of one address.
 type sockets struct {
 	udp *net.UDPConn
 	tcp net.Listener
@@ -185,7 +185,7 @@ func (s *Server) serveUDP(ctx context.Context, socket *net.UDPConn, wg *sync.Wai
 			s.pause(ctx, err)
 			continue
 		}
-		if !s.serves(from.Addr().Unmap()) {
+		if !s.serves(bare(from.Addr())) {
 			continue
 		}
 		c := s.client(from.Addr())
@@ -267,7 +267,7 @@ type client struct {
 }
 
 func (s *Server) client(addr netip.Addr) client {
-	c := client{addr: addr.Unmap()}
+	c := client{addr: bare(addr)}
 	c.device.mac, c.admitted = s.cfg.ClientOf(c.addr)
 	if c.device.mac == [6]byte{} {
 		c.device.addr = c.addr
@@ -326,6 +326,9 @@ func (s *Server) pause(ctx context.Context, err error) {
 	case <-time.After(100 * time.Millisecond):
 	}
 }
+
+// bare is an address without the IPv6 form of an IPv4 one, and a link-local one without its zone.
+func bare(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }
 
 // serves reports whether a client's queries are answered.
 func (s *Server) serves(client netip.Addr) bool {

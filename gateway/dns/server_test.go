@@ -1,3 +1,8 @@
+// Tests of the server for clients that have not logged in: it opens the addresses of the names in the walled garden
+// before it answers. main_test.go has the helpers: start runs the server, whose recorder notes which addresses it
+// opens; dnsmasq is an upstream resolver; ask sends a query over "udp" or "tcp", query makes one, and values lists the
+// data of the answer.
+
 package dns
 
 import (

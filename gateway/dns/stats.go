@@ -11,7 +11,7 @@ type Stats struct {
 	Failed    uint64 // no upstream answered
 	Garbage   uint64 // dropped: not a query
 	Foreign   uint64 // dropped: not from a client's prefix
-	Busy      uint64 // dropped: beyond the limits, queries and connections
+	Busy      uint64 // dropped: queries and connections beyond the limits of those in progress
 	Throttled uint64 // dropped: beyond an unauthenticated client's budget, or what any device may send
 
 	Opened      uint64 // calls of the Opener

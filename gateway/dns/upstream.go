@@ -47,8 +47,8 @@ type upstream struct {
 	logged     budget.Clock // of warnings: clients must not fill the log
 }
 
-// An upstream is reported when it has answered nothing for downTime and silentMin queries: a single name may have
-// servers that do not answer.
+// An upstream is reported when it has answered nothing for downTime and silentMin queries: the silence
+// may be that of the servers of a single name.
 const silentMin = 3
 
 // countOutcome counts a query's outcome, and logs when the upstream stops answering and when it answers again.

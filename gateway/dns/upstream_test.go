@@ -1,3 +1,8 @@
+// Tests of upstream resolvers that fail, keep silent or are forged. main_test.go has the helpers: start runs the server
+// that is tested, whose recorder notes which addresses it opens; dnsmasq is an upstream resolver; ask sends a query
+// over "udp" or "tcp", query makes one, and values lists the data of the answer. walledGarden is an upstream resolver
+// that knows gardenNames (server_test.go).
+
 package dns
 
 import (
@@ -84,7 +89,8 @@ func TestUpstreamThatFailedIsAskedLast(t *testing.T) {
 	}
 }
 
-// TestSilentUpstreamIsLogged: once, when it has answered nothing for a while, and once when it answers again.
+// TestSilentUpstreamIsLogged: an upstream is logged once when it has answered nothing for a while, and once when it
+// answers again.
 func TestSilentUpstreamIsLogged(t *testing.T) {
 	var logged logtest.Log
 	u := &upstream{addr: netip.MustParseAddrPort("192.0.2.53:53"), log: logged.Logger()}

@@ -15,7 +15,8 @@ type testItem struct {
 
 func (a *testItem) Before(b *testItem) bool { return a.at < b.at }
 
-// TestQueue: whatever is put in, moved and taken out, the first is due next, and each item knows whether it waits.
+// TestQueue: after any sequence of adding, moving and removing, the queue returns the item that is due first, and each
+// item knows whether it is in the queue.
 func TestQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var q Queue[*testItem]

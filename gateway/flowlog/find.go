@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Errors of Find.
+// Errors of FindFlows.
 var (
 	ErrNoLog  = errors.New("there is no flow log")
 	ErrTooOld = errors.New("the flow log does not go back that far")

@@ -1,3 +1,5 @@
+// Fuzz tests of what reads the log's files. numbered(i) is the i-th of many different flows (million_test.go).
+
 package flowlog
 
 import (

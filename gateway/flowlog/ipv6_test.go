@@ -1,3 +1,7 @@
+// Tests of the log with IPv6. newWorld makes a client and a server with this namespace as a router between them;
+// holders tells which user has the client's address; start runs a log in a folder, and whois searches it until it finds
+// a flow (log_test.go).
+
 package flowlog
 
 import (
@@ -38,10 +42,10 @@ func config6(folder string, p *holders) Config {
 	return cfg
 }
 
-// TestIPv6: flows of IPv6 are recorded with the fields of those of IPv4, from either side, and ICMPv6. FindFlows finds
-// them in the plain file and in the packed one. Those with the gateway itself are not recorded, and the rule that has
-// the kernel track them is put back and removed as that of IPv4. Long: the steps of one run, each of which needs the
-// state that the one before left.
+// TestIPv6: the log records flows of IPv6, begun from either side, and ICMPv6, with the fields that flows of IPv4 have.
+// FindFlows finds them in the plain and in the packed file. Flows with the gateway itself are not recorded. The rule
+// that makes the kernel track IPv6 is restored when it is removed, and removed at the end. Long: the steps of one run,
+// each of which needs the state that the one before left.
 func TestIPv6(t *testing.T) {
 	w, p, folder := newWorld6(t), &holders{}, t.TempDir()
 	before := run(t, "nft list ruleset")
@@ -56,7 +60,15 @@ func TestIPv6(t *testing.T) {
 		_, err := inside.WriteToUDP([]byte("hello"), &net.UDPAddr{IP: net.ParseIP(to), Port: 5000})
 		must(t, err)
 	}
-	w.server.Run(t, "echo hello | busybox nc -w 1 2001:db8:1::9 22 || :") // refused, which is a connection too
+	open := time.Now()
+	var asked net.Listener // a refused connection would have ended before whois asks
+	w.client.Do(func() { asked, err = net.Listen("tcp6", "[2001:db8:1::9]:22") })
+	must(t, err)
+	defer asked.Close()
+	var asking net.Conn
+	w.server.Do(func() { asking, err = net.Dial("tcp6", asked.Addr().String()) })
+	must(t, err)
+	defer asking.Close()
 	w.client.Run(t, "ping -q -c 1 -e 4242 2001:db8:9::9")
 	in := whois(t, folder, "[2001:db8:1::9]:22", time.Now(), func(flow Flow) bool { return flow.Inbound })
 	if in.Protocol != unix.IPPROTO_TCP || in.User != "ann" || in.Peer.Addr() != netip.MustParseAddr("2001:db8:9::9") {
@@ -68,7 +80,7 @@ func TestIPv6(t *testing.T) {
 	}
 	flushConnections6(t)
 	client := inside.LocalAddr().String()
-	closed := whois(t, folder, client, time.Now(), func(flow Flow) bool { return flow.Event == Ends })
+	closed := whois(t, folder, client, open, func(flow Flow) bool { return flow.Event == Ends })
 	if closed.User != "ann" || closed.Session != "s-ann" || closed.MAC != "02:00:00:00:00:09" || closed.UpPkts != 2 ||
 		closed.UpBytes != 2*53 || closed.Peer != netip.MustParseAddrPort("[2001:db8:9::9]:5000") || closed.End.IsZero() {
 		t.Errorf("found %+v", closed)

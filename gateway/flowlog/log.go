@@ -77,7 +77,7 @@ type Stats struct {
 	Restored       uint64 // repairs of the kernel's rule, which others had removed or changed
 }
 
-// id identifies a connection that exists: its first direction and zone.
+// connID identifies a connection that exists: its first direction and zone.
 type connID struct {
 	orig conntrack.Tuple
 	zone uint16

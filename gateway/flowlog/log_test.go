@@ -1,3 +1,7 @@
+// Tests of the log with a client, a server, and this namespace as a masquerading router between them (newWorld). start
+// runs a log in a folder, whois searches it until it finds a flow, and holders tells which user has the client's
+// address.
+
 package flowlog
 
 import (
@@ -24,11 +28,13 @@ func TestMain(m *testing.M) {
 	netnstest.Main(m, "ip link set lo up; sysctl -qw net.ipv4.ip_forward=1")
 }
 
+// must fails the test on an error.
 var must = netnstest.Must
 
 // network is a client and a server, with this namespace as a masquerading router between them.
 type network struct{ client, server *netnstest.Space }
 
+// newWorld makes the network: the client is 10.1.0.9, the server 203.0.113.9, the router 10.1.0.1 and 203.0.113.5.
 func newWorld(t testing.TB) network {
 	t.Helper()
 	w := network{netnstest.NewSpace(t), netnstest.NewSpace(t)}
@@ -47,9 +53,10 @@ nft 'table ip nat { chain out { type nat hook postrouting priority 100; oifname 
 	return w
 }
 
+// run runs a shell script in the test's own namespace, the router.
 var run = netnstest.Run
 
-// holders has the holder of the client's address, in place of the table of sessions.
+// holders is the table of sessions of these tests: it tells who holds the client's address.
 type holders struct {
 	mu    sync.Mutex
 	who   Holder
@@ -115,7 +122,7 @@ func whois(t testing.TB, folder, name string, instant time.Time, ok func(Flow) b
 	return flow
 }
 
-// flushConnections has the kernel forget every connection of IPv4, and flushConnections6 of IPv6.
+// flushConnections removes every IPv4 connection from the kernel's table, and flushConnections6 every IPv6 one.
 func flushConnections(t testing.TB)  { t.Helper(); flushFamily(t, unix.AF_INET) }
 func flushConnections6(t testing.TB) { t.Helper(); flushFamily(t, unix.AF_INET6) }
 

@@ -1,3 +1,6 @@
+// Tests of a log with 1,000,000 flows. writer makes a log without the kernel's reports; start runs one with them, and
+// holders tells which user has a client's address (log_test.go).
+
 package flowlog
 
 import (

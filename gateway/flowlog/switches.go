@@ -20,13 +20,13 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// formerTable is the table's name in former versions, the same for all LANs.
-const formerTable = guard.Prefix + "flows"
+// commonTable is the table's name in former versions, where all LANs had the same table.
+const commonTable = guard.Prefix + "flows"
 
 // table returns the nftables table of a LAN for a family of addresses. Its rule matches the state of connections: the
 // kernel tracks connections of a family only while some rule needs it. The rule changes no packet.
 func table(family nftables.Family, lan string) nftables.Table {
-	return nftables.Table{Family: family, Name: formerTable + "-" + strings.TrimPrefix(guard.Table(lan), guard.Prefix)}
+	return nftables.Table{Family: family, Name: commonTable + "-" + strings.TrimPrefix(guard.Table(lan), guard.Prefix)}
 }
 
 // families returns the families of addresses that clients have.
@@ -51,25 +51,25 @@ var wantedSettings = map[string]string{
 // settingsDir is the folder of the settings of the present network namespace.
 const settingsDir = "/proc/sys/net/netfilter"
 
-// formerSettings is the content of the note: the kernel's settings before the log changed them. They are valid only for
-// one boot and one network namespace.
+// formerSettings is the content of the note, a file (Config.NotePath): the kernel's settings before a gateway changed
+// them. They are valid only for one boot and one network namespace.
 type formerSettings struct {
 	Boot, Space string
 	Settings    map[string]string
 }
 
 // track makes the kernel track and count connections of some families for the gateway of a LAN. It first writes the
-// kernel's former settings into the note. Calling it again has no effect. If the note is damaged, it logs which
+// kernel's former settings into the file note. Calling it again has no effect. If the note is damaged, it logs which
 // settings Undo will not restore.
 func track(note, lan string, families []nftables.Family, log *slog.Logger) error {
 	if err := setTables(lan, families); err != nil {
 		return err
 	}
-	former, err := shared.Need(lan, sharedNames()...)
+	changedByOthers, err := shared.Need(lan, sharedNames()...) // with their former values
 	if err != nil {
 		return err
 	}
-	before, err := readNote(note)
+	noted, err := readNote(note)
 	if errors.Is(err, errDamaged) {
 		if err = dropUnreadable(note, err); err != nil {
 			log.Warn("the kernel's settings for connections cannot be restored when the flow log ends", "err", err)
@@ -79,43 +79,43 @@ func track(note, lan string, families []nftables.Family, log *slog.Logger) error
 	if err != nil {
 		return err
 	}
-	due, noted := map[string]string{}, len(before.Settings)
-	for key, value := range wantedSettings {
-		now, err := read(key)
+	toChange, inNote := map[string]string{}, len(noted.Settings)
+	for key, wanted := range wantedSettings {
+		present, err := read(key)
 		if err != nil {
 			return err
 		}
-		if now != value {
-			due[key] = now
-		} else if now, changed := former[settingPrefix+key]; changed { // another gateway has changed it
-			if _, found := before.Settings[key]; !found {
-				before.Settings[key] = now
+		if present != wanted {
+			toChange[key] = present
+		} else if former, changed := changedByOthers[settingPrefix+key]; changed {
+			if _, found := noted.Settings[key]; !found {
+				noted.Settings[key] = former
 			}
 		}
 	}
-	return changeSettings(note, before, due, len(before.Settings) > noted)
+	return changeSettings(note, noted, toChange, len(noted.Settings) > inNote)
 }
 
-// changeSettings writes the note and sets the settings in due, which has their former values, to those in
-// wantedSettings. others reports that before has new settings of other gateways, which the note must have too.
-func changeSettings(note string, before formerSettings, due map[string]string, others bool) error {
-	if len(due) == 0 && !others {
+// changeSettings writes noted into the file note and sets the settings in toChange, which has their present values, to
+// those in wantedSettings. added reports that noted has settings which the file does not have yet.
+func changeSettings(note string, noted formerSettings, toChange map[string]string, added bool) error {
+	if len(toChange) == 0 && !added {
 		return nil
 	}
 	former := map[string]string{}
-	for key, now := range due {
-		if former[settingPrefix+key] = now; before.Settings[key] == "" {
-			before.Settings[key] = now
+	for key, present := range toChange {
+		if former[settingPrefix+key] = present; noted.Settings[key] == "" {
+			noted.Settings[key] = present
 		}
 	}
-	err := statefile.Replace(note, func(w io.Writer) error { return json.NewEncoder(w).Encode(before) })
+	err := statefile.Replace(note, func(w io.Writer) error { return json.NewEncoder(w).Encode(noted) })
 	if err != nil {
 		return fmt.Errorf("noting the kernel's settings for connections: %w", err)
 	}
 	if err := shared.Note(former); err != nil {
 		return err
 	}
-	for key := range due {
+	for key := range toChange {
 		if err := write(key, wantedSettings[key]); err != nil {
 			return err
 		}
@@ -131,10 +131,10 @@ func sharedNames() (names []string) {
 }
 
 // Undo removes the rule of a LAN's log and restores the kernel's settings from the note, also after a crash. It leaves
-// settings that other gateways need. note is Config.NotePath. Without anything to restore it does nothing.
+// settings that other gateways need. note is Config.NotePath. If there is nothing to restore, it does nothing.
 func Undo(note, lan string) error {
 	for _, t := range []nftables.Table{
-		table(nftables.IPv4, lan), table(nftables.IPv6, lan), {Family: nftables.IPv4, Name: formerTable}} {
+		table(nftables.IPv4, lan), table(nftables.IPv6, lan), {Family: nftables.IPv4, Name: commonTable}} {
 		if err := removeTable(t); err != nil {
 			return err
 		}
@@ -169,11 +169,12 @@ func removeNote(note string) error {
 	return nil
 }
 
-// errDamaged is the error of a note that the log has not written like this.
+// errDamaged is the error of a note whose content the log has not written.
 var errDamaged = errors.New("not what gatewayd writes")
 
-// dropUnreadable removes a damaged note. Its error names the settings that keep the log's values; it returns nil if
-// none does. reason is readNote's error. It leaves nf_conntrack_events out, whose former value is usually harmless.
+// dropUnreadable removes a damaged note. Its error names the settings that keep the values which the log gave them; it
+// returns nil if none does. reason is readNote's error. The error leaves nf_conntrack_events out: that the kernel goes
+// on reporting events is usually harmless.
 func dropUnreadable(note string, reason error) error {
 	var stay []string
 	for _, key := range []string{"nf_conntrack_acct", "nf_conntrack_timestamp"} {
@@ -192,7 +193,7 @@ func dropUnreadable(note string, reason error) error {
 	return err
 }
 
-// track makes the kernel track connections, and remembers the digest of the rules.
+// track makes the kernel track connections, and remembers the digests of the rules.
 func (l *Log) track() error {
 	err := track(l.cfg.NotePath(), l.cfg.Interface, l.cfg.families(), l.cfg.Log)
 	if err == nil {
@@ -201,8 +202,8 @@ func (l *Log) track() error {
 	return err
 }
 
-// keepTracking restores the kernel's rule after other programs have flushed it. If the gateway turns out to be
-// detached, it removes that rule again.
+// keepTracking restores the log's rule after other programs have removed or changed it. If the gateway turns out to be
+// detached, it removes the rule and restores the kernel's settings.
 func (l *Log) keepTracking() {
 	if l.cfg.IsDetached != nil && l.cfg.IsDetached() {
 		if err := Undo(l.cfg.NotePath(), l.cfg.Interface); err != nil && l.logDue() {
@@ -229,7 +230,7 @@ func (l *Log) keepTracking() {
 	}
 }
 
-// digests has the digest of a LAN's rule of each family.
+// digests has a digest of the rules in a LAN's table of each family, by which a change of them shows.
 type digests [2][32]byte
 
 // ruleDigest returns the digests of the rules in a LAN's tables, and the generation of the whole ruleset. It leaves the
@@ -251,7 +252,7 @@ func ruleDigest(lan string, families []nftables.Family, known uint32) (generatio
 	return generation, sums, nil
 }
 
-// setTables adds a LAN's tables of these families, and removes one of a former daemon.
+// setTables adds a LAN's tables of these families, and removes a table of the other family that a former daemon left.
 func setTables(lan string, families []nftables.Family) error {
 	for _, family := range []nftables.Family{nftables.IPv4, nftables.IPv6} {
 		set := removeTable

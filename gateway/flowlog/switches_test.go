@@ -1,3 +1,6 @@
+// Tests of the kernel's settings (switches) that the log changes while it runs, such as nf_conntrack_acct: the former
+// values are in a note, a file by which they are restored after a crash.
+
 package flowlog
 
 import (

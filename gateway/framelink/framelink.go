@@ -93,7 +93,7 @@ func (o *opened) open(cfg Config, ifi *net.Interface) (err error) {
 	if cfg.Frames != nil {
 		o.frames, err = cfg.Frames()
 	} else {
-		o.frames, err = cfg.Socket.open(ifi)
+		o.frames, err = cfg.Socket.Open(ifi)
 	}
 	return err
 }
@@ -107,8 +107,8 @@ func (l *Link) Send(frame []byte) error {
 	return err
 }
 
-// Run calls handle with each frame until ctx ends. While the interface is down or gone, it waits for it, and calls back
-// once it is there again; nil: nobody is told. Frames are good until handle returns. It is called once.
+// Run calls handle with each frame until ctx ends. While the interface is down or gone, it waits for it, and calls the
+// function back once it is there again, unless back is nil. Frames are good until handle returns. It is called once.
 func (l *Link) Run(ctx context.Context, handle func([]byte), back func()) {
 	for ctx.Err() == nil {
 		now := l.now.Load()

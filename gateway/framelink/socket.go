@@ -42,7 +42,8 @@ func (s packetSocket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (s Socket) open(ifi *net.Interface) (io.ReadCloser, error) {
+// Open opens the socket. Each Read takes one frame.
+func (s Socket) Open(ifi *net.Interface) (io.ReadCloser, error) {
 	filter, err := bpf.Assemble(s.Filter(uint32(ifi.Index)))
 	if err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Lines have the allowance of names: several devices may be behind one.
+// A line has as many free failures as a name (names.go), because several devices may be behind it.
 const maxLines = 16_384 // that are remembered; beyond it some are forgotten
 
 // accessLines counts wrong passwords by the access line (Agent-Circuit-Id) that they came from. The zero value is ready

@@ -1,3 +1,5 @@
+// Tests of wrong passwords by client: fail tries one and returns how long the client had to wait.
+
 package guesses
 
 import (
@@ -12,7 +14,7 @@ var clientA, clientB = MAC{2, 0, 0, 0, 0, 1}, MAC{2, 0, 0, 0, 0, 2}
 // clientAddr returns the address of one of many clients.
 func clientAddr(i int) MAC { return MAC{2, 1, 0, byte(i >> 16), byte(i >> 8), byte(i)} }
 
-// fail lets a client try and fail; it returns how long the client had to wait.
+// fail tries a wrong password as a client, and returns how long the client had to wait.
 func fail(t *testing.T, a *attempts, client MAC) time.Duration {
 	t.Helper()
 	turn, err := a.waitTurn(t.Context(), client)

@@ -1,3 +1,6 @@
+// Tests of limits on guessed passwords by address and access line. clientA and clientB are MAC addresses of two
+// clients, clientAddr(i) that of client i of many (attempts_test.go).
+
 package guesses
 
 import (
@@ -6,7 +9,7 @@ import (
 	"time"
 )
 
-// guess lets a client try a wrong password, and returns what it has to wait instead.
+// guess tries a wrong password as a client. It returns how long the client must wait, if it must.
 func guess(t *testing.T, g *Guard, identity Attempter, user string) time.Duration {
 	t.Helper()
 	try, err := g.Enter(t.Context(), identity)
@@ -21,7 +24,7 @@ func guess(t *testing.T, g *Guard, identity Attempter, user string) time.Duratio
 	return wait
 }
 
-// right lets a client log in.
+// right logs a client in with the right password.
 func right(t *testing.T, g *Guard, identity Attempter, user string) {
 	t.Helper()
 	try, err := g.Enter(t.Context(), identity)
@@ -32,9 +35,10 @@ func right(t *testing.T, g *Guard, identity Attempter, user string) {
 	try.Right(user)
 }
 
-// TestMadeUpAddressesShareLineAllowance: they have the line's allowance together, for any users. One device that goes
-// on with a wrong password does not use it up, a user's own device does not wait, and a right password ends it. Long:
-// the steps of one run, each of which needs the state that the one before left.
+// TestMadeUpAddressesShareLineAllowance: made-up MAC addresses on one line share the line's allowance of wrong
+// passwords, for all users. One device that goes on with a wrong password does not use it up. A user's own device does
+// not wait. A right password ends the wait. Long: the steps of one run, each of which needs the state that the one
+// before left.
 func TestMadeUpAddressesShareLineAllowance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Guard

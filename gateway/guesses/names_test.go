@@ -1,3 +1,6 @@
+// Tests of limits on guessed passwords by user name. clientA and clientB are MAC addresses of two clients,
+// clientAddr(i) that of client i of many (attempts_test.go).
+
 package guesses
 
 import (
@@ -7,19 +10,25 @@ import (
 	"time"
 )
 
+// guessFromNewClients returns a function that guesses a user's password, each time as another client. The function
+// returns how long the guess must wait. A guess that need not wait counts as wrong.
+func guessFromNewClients(g *names) func(user string) time.Duration {
+	n := 0
+	return func(user string) time.Duration {
+		n++
+		wait := g.wait(user, clientAddr(n))
+		if wait == 0 {
+			g.countWrong(user, clientAddr(n))
+		}
+		return wait
+	}
+}
+
 // TestGuessesFromManyClients: each client has its free attempts, but all together have a common limit.
 func TestGuessesFromManyClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g names
-		n := 0
-		try := func(user string) time.Duration {
-			n++
-			wait := g.wait(user, clientAddr(n))
-			if wait == 0 {
-				g.countWrong(user, clientAddr(n))
-			}
-			return wait
-		}
+		try := guessFromNewClients(&g)
 		for i := range freeNameFailures {
 			if wait := try("ann"); wait != 0 {
 				t.Fatalf("try %d waits %s", i+1, wait)
@@ -43,16 +52,9 @@ func TestGuessesFromManyClients(t *testing.T) {
 func TestSuccessClearsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g names
-		home, n := clientA, 0
+		home := clientA
 		g.clearFailures("ann", home)
-		try := func(user string) time.Duration {
-			n++
-			wait := g.wait(user, clientAddr(n))
-			if wait == 0 {
-				g.countWrong(user, clientAddr(n))
-			}
-			return wait
-		}
+		try := guessFromNewClients(&g)
 		for range freeNameFailures {
 			try("ann")
 		}

@@ -1,3 +1,5 @@
+// A test that connection tracking tells which client has a translated connection.
+
 package ident
 
 import (

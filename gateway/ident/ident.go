@@ -3,6 +3,8 @@
 //	without masquerade   peer ── CLIENT:113 ──▶ ident_in ──▶ Server   the client is the address that the peer asked
 //	with masquerade      peer ── GATEWAY:113 ─────────────▶ Server   connection tracking names the client
 //
+// By IPv6 it is always as without masquerade.
+//
 // A Server names the user who logged in at the gateway. It answers only about a connection between the client and the
 // asking host that exists and began in the client's present session.
 package ident
@@ -47,11 +49,11 @@ type User struct {
 
 // Config is what a Server needs.
 type Config struct {
-	Masquerade   bool // on the WAN clients have the gateway's address
+	Masquerade   bool // on the WAN clients have the gateway's IPv4 address
 	Policy       Policy
 	UserPolicies map[string]Policy // by the user's name, in place of Policy
 	Sealer       *Sealer           // for policy Token
-	Rate         budget.Rate       // limit of each asking host's queries
+	Rate         budget.Rate       // limit of each asking host's queries, or of an IPv6 network's of 64 bits
 	// UserOf returns the user who is logged in at a client's address. ok is false if nobody is.
 	UserOf func(client netip.Addr) (user User, ok bool)
 	Log    *slog.Logger
@@ -59,7 +61,7 @@ type Config struct {
 
 const (
 	maxConns   = 1024 // open connections; further ones are closed
-	maxPerHost = 32   // open connections of one asking host
+	maxPerHost = 32   // open connections of one asking host, or of an IPv6 network of 64 bits
 	maxBudgets = 4096 // hosts with a budget of their own
 )
 
@@ -86,7 +88,7 @@ type Server struct {
 	queryLog budget.OncePerMinute
 
 	mu    sync.Mutex         // guards open and total
-	open  map[netip.Addr]int // number of open connections by asking host
+	open  map[netip.Addr]int // number of open connections by asking host (payer)
 	total int                // number of all open connections
 
 	named, noUser, invalid, throttled, failed atomic.Uint64
@@ -106,8 +108,17 @@ func (s *Server) Stats() Stats {
 		Failed: s.failed.Load()}
 }
 
-// Listen listens on the port for queries that arrive at an interface.
-func Listen(ctx context.Context, device string) (net.Listener, error) {
+// Where returns the network and the address on which a gateway listens for queries: by IPv4, or by both families.
+func Where(ipv6 bool) (network string, addr netip.AddrPort) {
+	if ipv6 {
+		return "tcp", netip.AddrPortFrom(netip.IPv6Unspecified(), Port) // IPv4 hosts have mapped addresses there
+	}
+	return "tcp4", netip.AddrPortFrom(netip.IPv4Unspecified(), Port)
+}
+
+// Listen listens on the port for queries that arrive at an interface: by IPv4, and by IPv6 too where ipv6 says so.
+func Listen(ctx context.Context, device string, ipv6 bool) (net.Listener, error) {
+	network, addr := Where(ipv6)
 	lc := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
 		if e := c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), device) }); e != nil {
@@ -115,7 +126,7 @@ func Listen(ctx context.Context, device string) (net.Listener, error) {
 		}
 		return err
 	}}
-	listener, err := lc.Listen(ctx, "tcp4", fmt.Sprintf("0.0.0.0:%d", Port))
+	listener, err := lc.Listen(ctx, network, addr.String())
 	if err != nil {
 		return nil, fmt.Errorf("ident: listening on %s: %w", device, err)
 	}
@@ -144,7 +155,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			}
 			continue
 		}
-		peer := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		peer := payer(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap())
 		if !s.budget.Spend(peer, false, budget.Now()) || !s.admit(peer) {
 			s.throttled.Add(1)
 			conn.Close()
@@ -155,6 +166,15 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			s.answerQuery(ctx, conn)
 		})
 	}
+}
+
+// payer returns the address whose budget a peer's queries use. An IPv6 host can have all addresses of its network of 64
+// bits, so these share the budget of the network's first address.
+func payer(peer netip.Addr) netip.Addr {
+	if peer.Is4() {
+		return peer
+	}
+	return netip.PrefixFrom(peer.WithZone(""), 64).Masked().Addr()
 }
 
 func closeConn(conn net.Conn) error {
@@ -239,7 +259,7 @@ func (s *Server) reply(line string, near netip.Addr, peer netip.AddrPort) string
 func (s *Server) owner(asked query, near netip.Addr, peer netip.AddrPort) (
 	client netip.Addr, user string, ok bool, err error) {
 	far := netip.AddrPortFrom(peer.Addr(), asked.Far)
-	if s.cfg.Masquerade {
+	if s.cfg.Masquerade && peer.Addr().Is4() {
 		var from netip.AddrPort
 		if from, ok, err = masqueradedClient(netip.AddrPortFrom(near, asked.Near), far); err != nil || !ok {
 			return client, "", false, err

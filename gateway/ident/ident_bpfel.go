@@ -13,9 +13,21 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type identAddr6 struct {
+	_    structs.HostLayout
+	Word [4]uint32
+}
+
 type identAsker struct {
 	_    structs.HostLayout
 	Addr uint32
+	Port uint16
+	Pad  uint16
+}
+
+type identAsker6 struct {
+	_    structs.HostLayout
+	Addr identAddr6
 	Port uint16
 	Pad  uint16
 }
@@ -24,6 +36,14 @@ type identConn struct {
 	_        structs.HostLayout
 	Near     uint32
 	Far      uint32
+	NearPort uint16
+	FarPort  uint16
+}
+
+type identConn6 struct {
+	_        structs.HostLayout
+	Near     identAddr6
+	Far      identAddr6
 	NearPort uint16
 	FarPort  uint16
 }
@@ -43,18 +63,28 @@ type identNetwork struct {
 	Addr uint32
 }
 
+type identNetwork6 struct {
+	_    structs.HostLayout
+	Bits uint32
+	Addr identAddr6
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	identMapIdentAskers   = "ident_askers"
-	identMapIdentConns    = "ident_conns"
-	identMapIdentNetworks = "ident_networks"
-	identProgIdentIn      = "ident_in"
-	identProgIdentOut     = "ident_out"
-	identVarGatewayAddr   = "gateway_addr"
-	identVarLanBase       = "lan_base"
-	identVarLanSize       = "lan_size"
+	identMapIdentAskers    = "ident_askers"
+	identMapIdentAskers6   = "ident_askers6"
+	identMapIdentConns     = "ident_conns"
+	identMapIdentConns6    = "ident_conns6"
+	identMapIdentNetworks  = "ident_networks"
+	identMapIdentNetworks6 = "ident_networks6"
+	identProgIdentIn       = "ident_in"
+	identProgIdentOut      = "ident_out"
+	identVarGatewayAddr    = "gateway_addr"
+	identVarGatewayAddr6   = "gateway_addr6"
+	identVarLanBase        = "lan_base"
+	identVarLanSize        = "lan_size"
 )
 
 // loadIdent returns the embedded CollectionSpec for ident.
@@ -107,18 +137,22 @@ type identProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type identMapSpecs struct {
-	IdentAskers   *ebpf.MapSpec `ebpf:"ident_askers"`
-	IdentConns    *ebpf.MapSpec `ebpf:"ident_conns"`
-	IdentNetworks *ebpf.MapSpec `ebpf:"ident_networks"`
+	IdentAskers    *ebpf.MapSpec `ebpf:"ident_askers"`
+	IdentAskers6   *ebpf.MapSpec `ebpf:"ident_askers6"`
+	IdentConns     *ebpf.MapSpec `ebpf:"ident_conns"`
+	IdentConns6    *ebpf.MapSpec `ebpf:"ident_conns6"`
+	IdentNetworks  *ebpf.MapSpec `ebpf:"ident_networks"`
+	IdentNetworks6 *ebpf.MapSpec `ebpf:"ident_networks6"`
 }
 
 // identVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type identVariableSpecs struct {
-	GatewayAddr *ebpf.VariableSpec `ebpf:"gateway_addr"`
-	LanBase     *ebpf.VariableSpec `ebpf:"lan_base"`
-	LanSize     *ebpf.VariableSpec `ebpf:"lan_size"`
+	GatewayAddr  *ebpf.VariableSpec `ebpf:"gateway_addr"`
+	GatewayAddr6 *ebpf.VariableSpec `ebpf:"gateway_addr6"`
+	LanBase      *ebpf.VariableSpec `ebpf:"lan_base"`
+	LanSize      *ebpf.VariableSpec `ebpf:"lan_size"`
 }
 
 // identObjects contains all objects after they have been loaded into the kernel.
@@ -141,16 +175,22 @@ func (o *identObjects) Close() error {
 //
 // It can be passed to loadIdentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type identMaps struct {
-	IdentAskers   *ebpf.Map `ebpf:"ident_askers"`
-	IdentConns    *ebpf.Map `ebpf:"ident_conns"`
-	IdentNetworks *ebpf.Map `ebpf:"ident_networks"`
+	IdentAskers    *ebpf.Map `ebpf:"ident_askers"`
+	IdentAskers6   *ebpf.Map `ebpf:"ident_askers6"`
+	IdentConns     *ebpf.Map `ebpf:"ident_conns"`
+	IdentConns6    *ebpf.Map `ebpf:"ident_conns6"`
+	IdentNetworks  *ebpf.Map `ebpf:"ident_networks"`
+	IdentNetworks6 *ebpf.Map `ebpf:"ident_networks6"`
 }
 
 func (m *identMaps) Close() error {
 	return _IdentClose(
 		m.IdentAskers,
+		m.IdentAskers6,
 		m.IdentConns,
+		m.IdentConns6,
 		m.IdentNetworks,
+		m.IdentNetworks6,
 	)
 }
 
@@ -158,9 +198,10 @@ func (m *identMaps) Close() error {
 //
 // It can be passed to loadIdentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type identVariables struct {
-	GatewayAddr *ebpf.Variable `ebpf:"gateway_addr"`
-	LanBase     *ebpf.Variable `ebpf:"lan_base"`
-	LanSize     *ebpf.Variable `ebpf:"lan_size"`
+	GatewayAddr  *ebpf.Variable `ebpf:"gateway_addr"`
+	GatewayAddr6 *ebpf.Variable `ebpf:"gateway_addr6"`
+	LanBase      *ebpf.Variable `ebpf:"lan_base"`
+	LanSize      *ebpf.Variable `ebpf:"lan_size"`
 }
 
 // identPrograms contains all programs after they have been loaded into the kernel.

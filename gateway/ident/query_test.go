@@ -1,3 +1,5 @@
+// Tests of the ident protocol (RFC 1413): queries, replies, and the tokens by which a reply names a user.
+
 package ident
 
 import (
@@ -34,26 +36,34 @@ func TestReplies(t *testing.T) {
 	}
 }
 
+// TestToken: tokens name user, client and time, by both families, and no two are the same. One of a version that knew
+// IPv4 alone is read.
 func TestToken(t *testing.T) {
 	sealer, err := NewSealer(make([]byte, KeySize))
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := Answer{User: "ann", Client: netip.MustParseAddr("10.1.0.9"), At: time.Unix(1e9, 0)}
-	token := sealer.Seal(answer)
-	if got, err := sealer.Open(token); err != nil || got != answer {
-		t.Errorf("%+v, %v", got, err)
-	}
-	for range 1000 {
-		if token := sealer.Seal(answer); token[0] == '-' {
-			t.Fatalf("%s is an option", token)
+	for _, client := range []string{"10.1.0.9", "2001:db8::9"} {
+		answer := Answer{User: "ann", Client: netip.MustParseAddr(client), At: time.Unix(1e9, 0)}
+		token := sealer.Seal(answer)
+		if got, err := sealer.Open(token); err != nil || got != answer {
+			t.Errorf("%+v, %v", got, err)
+		}
+		for range 1000 {
+			if token := sealer.Seal(answer); token[0] == '-' {
+				t.Fatalf("%s is an option", token)
+			}
+		}
+		if token == sealer.Seal(answer) {
+			t.Error("two tokens of one user are the same")
+		}
+		if _, err := sealer.Open(token[:len(token)-4]); err == nil {
+			t.Error("a token that is cut short was read")
 		}
 	}
-	if token == sealer.Seal(answer) {
-		t.Error("two tokens of one user are the same")
-	}
-	if _, err := sealer.Open(token[:len(token)-4]); err == nil {
-		t.Error("a token that is cut short was read")
+	got, err := sealer.Open("yX0afiEbZbZ0foRAoi33D3V-VFNqHMOxp6M8tMWG9l3JsncOBmu0FUIRAA")
+	if want := (Answer{User: "ann", Client: netip.MustParseAddr("10.1.0.9"), At: time.Unix(1e9, 0)}); got != want {
+		t.Errorf("an old token is of %+v, %v", got, err)
 	}
 }
 

@@ -1,3 +1,5 @@
+// Tests of the server of ident queries (RFC 1413) with peers that are silent or many.
+
 package ident
 
 import (
@@ -42,7 +44,7 @@ func TestSilentIdentPeers(t *testing.T) {
 		defer conn.Close()
 		all = append(all, conn)
 	}
-	go func() { // one that keeps sending
+	go func() { // the first connection sends a byte now and then
 		for _, b := range "1 , 2" + strings.Repeat(" ", 1000) {
 			if _, err := all[0].Write([]byte{byte(b)}); err != nil {
 				return
@@ -75,4 +77,17 @@ func TestSilentIdentPeers(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestPayer: an IPv6 host has one budget for all addresses that it can have: those of its /64, named by the network's
+// first address.
+func TestPayer(t *testing.T) {
+	for peer, want := range map[string]string{
+		"192.0.2.2": "192.0.2.2", "2001:db8:9::2": "2001:db8:9::", "2001:db8:9::ffff:1": "2001:db8:9::",
+		"2001:db8:9:1::2": "2001:db8:9:1::", "fe80::1%eth0": "fe80::",
+	} {
+		if got := payer(netip.MustParseAddr(peer)); got.String() != want {
+			t.Errorf("%s pays as %s, want %s", peer, got, want)
+		}
+	}
 }

@@ -17,8 +17,8 @@ const KeySize = 32
 // Answer is the content of a token.
 type Answer struct {
 	User   string
-	Client netip.Addr // IPv4
-	At     time.Time  // time of the query, in whole seconds
+	Client netip.Addr
+	At     time.Time // time of the query, in whole seconds
 }
 
 // Sealer makes tokens from Answers: encrypted and authenticated (AES-256-GCM with random nonces), in base64url. A
@@ -38,13 +38,21 @@ func NewSealer(key []byte) (*Sealer, error) {
 	return &Sealer{aead}, err
 }
 
-const sealedHead = 8 + 4 // bytes before the user's name: Unix time in seconds, IPv4 address
+// A token has before the user's name a Unix time in seconds, 8 bytes, and the client's address. The time's first bit
+// says that this is an IPv6 address, which tokens of earlier versions have not.
+const (
+	sealedTime = 8
+	sealed6    = 1 << 63
+)
 
 // Seal returns an answer's token. A token does not begin with "-", so that commands do not take it for an option.
 func (s *Sealer) Seal(answer Answer) string {
-	plain := binary.BigEndian.AppendUint64(nil, uint64(answer.At.Unix()))
-	addr := answer.Client.As4()
-	plain = append(append(plain, addr[:]...), answer.User...)
+	at := uint64(answer.At.Unix())
+	if answer.Client.Is6() {
+		at |= sealed6
+	}
+	plain := append(binary.BigEndian.AppendUint64(nil, at), answer.Client.AsSlice()...)
+	plain = append(plain, answer.User...)
 	for { // until the random nonce, which comes first, does not begin with the bits of "-"
 		if token := base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, nil)); token[0] != '-' {
 			return token
@@ -59,12 +67,19 @@ func (s *Sealer) Open(token string) (Answer, error) {
 		return Answer{}, errors.New("no token: a token has letters, digits, - and _ only")
 	}
 	plain, err := s.aead.Open(nil, nil, sealed, nil)
-	if err != nil || len(plain) < sealedHead {
-		return Answer{}, errors.New("no token of this gateway, or cut short: its key is another one")
+	if err != nil || len(plain) < sealedTime {
+		return Answer{}, errForeign
 	}
-	return Answer{
-		At:     time.Unix(int64(binary.BigEndian.Uint64(plain)), 0),
-		Client: netip.AddrFrom4([4]byte(plain[8:sealedHead])),
-		User:   string(plain[sealedHead:]),
-	}, nil
+	at, bytes := binary.BigEndian.Uint64(plain), 4
+	if at&sealed6 != 0 {
+		bytes = 16
+	}
+	rest := plain[sealedTime:]
+	if len(rest) < bytes {
+		return Answer{}, errForeign
+	}
+	client, _ := netip.AddrFromSlice(rest[:bytes])
+	return Answer{At: time.Unix(int64(at&^sealed6), 0), Client: client, User: string(rest[bytes:])}, nil
 }
+
+var errForeign = errors.New("no token of this gateway, or cut short: its key is another one")

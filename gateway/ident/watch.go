@@ -18,9 +18,12 @@ import (
 // WatchConfig is the configuration of a ConnWatch.
 type WatchConfig struct {
 	WAN     string       // interface
-	LAN     netip.Prefix // the gateway takes queries to port 113 of these addresses; invalid: of none
+	LAN     netip.Prefix // the gateway takes queries to port 113 of these IPv4 addresses; invalid: of none
 	Gateway netip.Addr   // address at which the gateway takes the queries, IPv4
-	Dir     string       // folder on a BPF file system, for pins: programs and maps outlive the daemon
+	// Gateway6 is the address at which the gateway takes queries by IPv6; invalid: clients have no IPv6. Keep and Take
+	// say which IPv6 addresses are clients'.
+	Gateway6 netip.Addr
+	Dir      string // folder on a BPF file system, for pins: programs and maps outlive the daemon
 }
 
 // ConnWatch is two eBPF programs on the WAN's interface (ident.bpf.c). They record the TCP connections that clients
@@ -73,6 +76,9 @@ func (w *ConnWatch) load(cfg WatchConfig) error {
 	if cfg.LAN.IsValid() {
 		base := cfg.LAN.Masked().Addr().As4()
 		values["lan_base"], values["lan_size"] = binary.BigEndian.Uint32(base[:]), uint32(1)<<(32-cfg.LAN.Bits())
+	}
+	if cfg.Gateway6.IsValid() {
+		values["gateway_addr6"] = words(cfg.Gateway6)
 	}
 	for name, v := range values {
 		if err := spec.Variables[name].Set(v); err != nil {
@@ -165,65 +171,49 @@ func (w *ConnWatch) Close() error {
 	return err
 }
 
-// Keep sets the networks behind clients. The gateway takes queries to port 113 of their addresses too.
-func (w *ConnWatch) Keep(networks []netip.Prefix) error {
-	var old []identNetwork
-	var key identNetwork
-	var there uint8
-	all := w.objs.IdentNetworks.Iterate()
-	for all.Next(&key, &there) {
-		old = append(old, key)
-	}
-	err := all.Err()
-	wanted := map[identNetwork]bool{}
-	for _, network := range networks {
-		wanted[networkKey(network)] = true
-		err = errors.Join(err, w.Take(network))
-	}
-	for _, k := range old {
-		if !wanted[k] {
-			err = errors.Join(err, w.objs.IdentNetworks.Delete(k))
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("ident: keeping the networks behind clients: %w", err)
-	}
-	return nil
-}
-
-// Take adds a network behind a client, and Leave removes one.
-func (w *ConnWatch) Take(network netip.Prefix) error {
-	return w.objs.IdentNetworks.Put(networkKey(network), uint8(1))
-}
-
-// Leave removes a network behind a client. It is no error if there is no such network.
-func (w *ConnWatch) Leave(network netip.Prefix) error {
-	if err := w.objs.IdentNetworks.Delete(networkKey(network)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return err
-	}
-	return nil
-}
-
-func networkKey(network netip.Prefix) identNetwork {
-	addr, _ := mapAddr(netip.AddrPortFrom(network.Addr(), 0))
-	return identNetwork{Bits: uint32(network.Bits()), Addr: addr}
-}
-
-// mapAddr converts an address and a port to the form of the eBPF maps: network byte order.
+// mapAddr converts an IPv4 address and a port to the form of the eBPF maps: network byte order.
 func mapAddr(endpoint netip.AddrPort) (addr uint32, port uint16) {
 	a := endpoint.Addr().Unmap().As4()
-	b := binary.BigEndian.AppendUint16(nil, endpoint.Port())
-	return binary.NativeEndian.Uint32(a[:]), binary.NativeEndian.Uint16(b)
+	return binary.NativeEndian.Uint32(a[:]), mapPort(endpoint.Port())
+}
+
+// addrOf converts an address from the form of the eBPF maps: one word of IPv4, four of IPv6.
+func addrOf(words ...uint32) netip.Addr {
+	var b []byte
+	for _, word := range words {
+		b = binary.NativeEndian.AppendUint32(b, word)
+	}
+	addr, _ := netip.AddrFromSlice(b)
+	return addr
+}
+
+// words converts an IPv6 address to the form of the eBPF maps.
+func words(addr netip.Addr) (w identAddr6) {
+	a := addr.As16()
+	for i := range w.Word {
+		w.Word[i] = binary.NativeEndian.Uint32(a[4*i:])
+	}
+	return w
+}
+
+// mapPort converts a port to the form of the eBPF maps.
+func mapPort(port uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, port))
 }
 
 // Began returns when a connection began. near and far are its ends as on the WAN; near sent the first segment. ok is
 // false if the far end has not answered, or if both ends have closed the connection.
 func (w *ConnWatch) Began(near, far netip.AddrPort) (instant time.Time, ok bool, err error) {
-	var key identConn
-	key.Near, key.NearPort = mapAddr(near)
-	key.Far, key.FarPort = mapAddr(far)
 	var life identLife
-	err = w.objs.IdentConns.Lookup(key, &life)
+	if near.Addr().Is6() {
+		err = w.objs.IdentConns6.Lookup(identConn6{Near: words(near.Addr()), NearPort: mapPort(near.Port()),
+			Far: words(far.Addr()), FarPort: mapPort(far.Port())}, &life)
+	} else {
+		var key identConn
+		key.Near, key.NearPort = mapAddr(near)
+		key.Far, key.FarPort = mapAddr(far)
+		err = w.objs.IdentConns.Lookup(key, &life)
+	}
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return instant, false, nil
 	}
@@ -243,17 +233,22 @@ func (w *ConnWatch) Began(near, far netip.AddrPort) (instant time.Time, ok bool,
 // Client returns the client to whose port 113 the asking host connected. ok is false if it connected to the gateway
 // itself.
 func (w *ConnWatch) Client(asker netip.AddrPort) (client netip.Addr, ok bool, err error) {
-	var key identAsker
-	key.Addr, key.Port = mapAddr(asker)
-	var addr uint32
-	err = w.objs.IdentAskers.Lookup(key, &addr)
+	if asker.Addr().Is6() {
+		var addr identAddr6
+		err = w.objs.IdentAskers6.Lookup(identAsker6{Addr: words(asker.Addr()), Port: mapPort(asker.Port())}, &addr)
+		client = addrOf(addr.Word[:]...)
+	} else {
+		var key identAsker
+		key.Addr, key.Port = mapAddr(asker)
+		var addr uint32
+		err = w.objs.IdentAskers.Lookup(key, &addr)
+		client = addrOf(addr)
+	}
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return client, false, nil
+		return netip.Addr{}, false, nil
 	}
 	if err != nil {
-		return client, false, fmt.Errorf("looking up a query's address: %w", err)
+		return netip.Addr{}, false, fmt.Errorf("looking up a query's address: %w", err)
 	}
-	var a [4]byte
-	binary.NativeEndian.PutUint32(a[:], addr)
-	return netip.AddrFrom4(a), true, nil
+	return client, true, nil
 }

@@ -1,5 +1,6 @@
-// Package keeper has a process of its own hold open files for another one, the owner, which may be killed: what the
-// kernel ends with the last reference to a file lives on, and the owner's successor takes the files over.
+// Package keeper has a process of its own hold open files for another process, the owner, which may be killed. The
+// files then stay open, so the kernel does not end what belongs to them, such as a PPPoE session, and the owner's
+// successor takes the files over.
 //
 //	owner ── put, drop ─▶ keeper          the owner is killed: the keeper waits for
 //	      ◀── held, done ─ take           another one, as long as Serve is told, and so when
@@ -35,10 +36,10 @@ type Item struct {
 
 // Config is the configuration of an owner's Keeper.
 type Config struct {
-	Name string // of the LAN, or whatever else there is one owner of in a network namespace
+	Name string // name of the keeper, unique in a network namespace, such as the LAN's interface
 	// Command returns a command whose process calls Serve for file descriptor 3.
 	Command func() *exec.Cmd
-	// Refill puts all items again: a keeper has been started that has none.
+	// Refill is called after a new keeper was started, which has no items. It must Put all items again.
 	Refill func()
 	Log    *slog.Logger
 }
@@ -54,8 +55,8 @@ type Keeper struct {
 	conn *net.UnixConn // guarded by mu; nil: no keeper is there
 }
 
-// messageTimeout is how long an end waits for the other's next message, and busy how long for room for a message of its
-// own.
+// messageTimeout is how long an end waits for the other's next message, and roomTimeout how long it waits until a
+// message of its own fits into the socket's buffer.
 const (
 	messageTimeout = 10 * time.Second
 	roomTimeout    = 2 * time.Second
@@ -242,7 +243,7 @@ func (k *Keeper) listen(conn *net.UnixConn) error {
 	}
 }
 
-// restartWhenEnded has another keeper started when the present one has ended, until Close.
+// restartWhenEnded starts another keeper whenever the present one has ended, until Close.
 func (k *Keeper) restartWhenEnded() {
 	for pause := time.Duration(0); ; {
 		k.mu.Lock()
@@ -278,13 +279,13 @@ func (k *Keeper) restartWhenEnded() {
 	}
 }
 
-// renew has a keeper again, and gives it everything.
+// renew connects to a keeper, which it starts where there is none, and has Refill put all items there.
 func (k *Keeper) renew() error {
 	conn, held, err := k.connect()
 	if err != nil {
 		return err
 	}
-	for _, i := range held { // of this owner, who has the files
+	for _, i := range held { // the items are of this owner, which has the files itself
 		closeAll(i.Files)
 	}
 	k.mu.Lock()
@@ -334,7 +335,7 @@ func End(name string) error { return endWithin(name, endTime) }
 
 func endWithin(name string, wait time.Duration) error {
 	conn, err := dial(name)
-	if errors.Is(err, errAbsent) || errors.Is(err, ErrForeign) { // which holds nothing of ours
+	if errors.Is(err, errAbsent) || errors.Is(err, ErrForeign) { // nothing there is ours
 		return nil
 	}
 	if err != nil {

@@ -1,3 +1,7 @@
+// Tests of the keeper: a process that holds files of a daemon, such as sockets of sessions, while the daemon restarts.
+// Its owner is the daemon, in these tests the test itself; ownerOf starts a keeper, or takes one over, that ends itself
+// when it has had no owner for the time alone.
+
 package keeper
 
 import (
@@ -58,6 +62,8 @@ type owner struct {
 	refills atomic.Int32
 }
 
+// ownerOf connects to the keeper of this test, and starts one where there is none. A keeper that has had no owner for
+// the time alone ends itself.
 func ownerOf(t *testing.T, alone time.Duration) *owner {
 	t.Helper()
 	return ownerWith(t, alone, slog.New(slog.DiscardHandler))
@@ -85,7 +91,7 @@ func ownerWith(t *testing.T, alone time.Duration, log *slog.Logger) *owner {
 	return o
 }
 
-// dropDead has an owner end as a killed process does.
+// dropDead ends an owner as if its process had been killed.
 func (o *owner) dropDead() {
 	o.cancel()
 	o.running.Wait()
@@ -140,8 +146,8 @@ func TestSuccessor(t *testing.T) {
 	}
 }
 
-// TestKeeperExpiry: files are closed at their time, also without an owner, and a keeper ends with the last of them, or
-// when nobody comes for them.
+// TestKeeperExpiry: a keeper closes files at their time, also without an owner. It ends with the last of them, or when
+// no owner comes for them in time.
 func TestKeeperExpiry(t *testing.T) {
 	for name, c := range map[string]struct{ until, alone time.Duration }{
 		"of files":  {50 * time.Millisecond, time.Minute},
@@ -381,4 +387,5 @@ func TestCloseWithoutConnection(t *testing.T) {
 	netnstest.Await(t, "the end of the file", gone)
 }
 
+// must fails the test on an error.
 var must = netnstest.Must

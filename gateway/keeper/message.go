@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version is that of the messages, and of what owners have keepers do (Serving.Unowned). A keeper of another one is
-// ended; verb end is the same in all.
-const version = 3
+// version is the version of the messages and of what a keeper does without an owner (Serving.Unowned). A keeper of
+// another version is told to end; the verb end is the same in all versions.
+const version = 4
 
-// Verbs: those of owners, a keeper's answers to take, and its answer to what it has no room for.
+// Verbs: an owner sends taking, put, drop and end. A keeper answers taking with holding for each item, and then done.
+// It answers put with refused when it has no room.
 const (
 	taking  = "take" // begin to be the owner
 	put     = "put"

@@ -41,14 +41,14 @@ type server struct {
 // Serving configures Serve.
 type Serving struct {
 	AloneFor time.Duration // how long it waits for another owner
-	// Unowned is called when there is no owner any more, while there are files, with all that is held but those, and
-	// returns when ctx ends, soon: the next owner, and who ends the keeper, waits for that. nil: nothing is to be done.
+	// Unowned is called when the keeper has no owner any more and still holds files; held is all other items. It returns
+	// soon after ctx has ended: the next owner, and who ends the keeper, waits for that. nil: nothing is to be done.
 	Unowned func(ctx context.Context, held []Item)
-	Log     *slog.Logger // which must not wait for its reader: see Aside
+	Log     *slog.Logger // which must not wait for its reader: see AsyncLog
 }
 
 // Serve is the keeper: it returns, and the process is to end, when it is told so, when it holds nothing and its owner
-// is gone, or when it had none for the time Alone. listener is the socket on which Keeper listened.
+// is gone, or when it had none for AloneFor. listener is the socket on which it listens.
 func Serve(listener *os.File, how Serving) error {
 	l, err := net.FileListener(listener)
 	if err != nil {
@@ -92,13 +92,13 @@ func (s *server) accept(l net.Listener) {
 	}
 }
 
-// reserve is a file descriptor that is closed when another one is needed and there is none.
+// reserve is a file descriptor that is kept open in order to be closed when all others are in use and one is needed.
 type reserve struct {
 	mu   sync.Mutex
 	file *os.File // guarded by mu; nil: none is free
 }
 
-// isFree reports whether there is one, which it takes if one is free.
+// isFree opens the reserve again if it was closed, and reports whether it is open.
 func (r *reserve) isFree() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *reserve) isFree() bool {
 	return r.file != nil
 }
 
-// makeRoom makes room. Somebody else may take it.
+// makeRoom closes the reserve, so that one descriptor is free. Another goroutine may take it first.
 func (r *reserve) makeRoom() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +183,7 @@ func (s *server) begin() {
 	s.endUnowned()
 }
 
-// endUnowned has Unowned return.
+// endUnowned ends the call of Serving.Unowned, and waits for its return.
 func (s *server) endUnowned() {
 	s.mu.Lock()
 	stop := s.unattend
@@ -260,11 +260,11 @@ func (s *server) serveOwner(conn *net.UnixConn) {
 	full := false // the owner knows; told again after a drop, so that answers never fill the socket
 	for {
 		m, files, err := receive(conn, 0)
-		if len(files) > 0 && !s.reserve.isFree() { // they have taken the reserve's place
+		if len(files) > 0 && !s.reserve.isFree() { // the received files took the descriptor of the reserve
 			closeAll(files)
 			err = errCut
 		}
-		if errors.Is(err, errCut) { // what they are of ends with the owner
+		if errors.Is(err, errCut) { // the session of these files ends with the owner
 			s.drop(m.Key, nil)
 			if !full {
 				s.Log.Error("no room for a session's files: it ends with the daemon, and others may too; raise the limit of open "+
@@ -320,7 +320,8 @@ func (s *server) replace(m message, files []int) (former []int) {
 	return former
 }
 
-// drop closes an item's files; which: only if it is this item, and its time is over.
+// drop closes the files of the item with a key. With victim it does so only if the item is still victim and its time is
+// over.
 func (s *server) drop(key string, victim *heldItem) {
 	s.mu.Lock()
 	h := s.items[key]

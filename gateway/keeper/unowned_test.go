@@ -1,3 +1,7 @@
+// Tests of a keeper whose owner (the daemon whose files it holds) is gone. ownerOf starts a keeper, or takes one over,
+// that ends itself when it has had no owner for the time alone; pipe returns a pipe to give it, and the function gone,
+// which returns nil once nobody has the pipe's other end (keeper_test.go).
+
 package keeper
 
 import (
@@ -15,7 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// says has keepers write to a file, and returns a check that awaits a message with some words.
+// says makes keepers log to a file. awaits waits for a message with all of the words.
 func says(t *testing.T) (awaits func(words ...string)) {
 	file := filepath.Join(t.TempDir(), "said")
 	t.Setenv(saidEnv, file)
@@ -33,8 +37,8 @@ func says(t *testing.T) (awaits func(words ...string)) {
 	}
 }
 
-// TestUnowned: a keeper says that its owner is gone, looks after what it has until another one comes, which waits for
-// that, and says what ends meanwhile.
+// TestUnowned: a keeper logs that its owner is gone, and what ends from then on. It looks after what it holds until
+// another owner comes; that owner waits until it has stopped.
 func TestUnowned(t *testing.T) {
 	said := says(t)
 	o := ownerOf(t, 3*time.Second)
@@ -65,8 +69,8 @@ func TestUnowned(t *testing.T) {
 	said("ERROR", "sessions=1", "after=3s")
 }
 
-// TestStuckLog: where nobody reads what a keeper says, sessions end all the same, by their time and when nobody comes,
-// and an owner that does come is not held up.
+// TestStuckLog: nobody reads the keeper's log. Sessions still end, by their time and when no owner comes. An owner that
+// comes is not delayed.
 func TestStuckLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "said")
 	must(t, unix.Mkfifo(file, 0o600))

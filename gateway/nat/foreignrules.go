@@ -11,9 +11,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// ForeignTables finds rules of other programs that disturb the translation: chains that translate source addresses, and
-// what gives connections a helper, a part of the kernel that opens further connections for protocols such as FTP.
-func ForeignTables() (chains, helpers []string, err error) {
+// ForeignRules finds rules of other programs that disturb the translation. chains are the chains that translate source
+// addresses. helpers are the rules, tables and sysctls that give connections a helper, a part of the kernel that opens
+// further connections for protocols such as FTP.
+func ForeignRules() (chains, helpers []string, err error) {
 	conn, err := nftables.Dial()
 	if err != nil {
 		return nil, nil, err

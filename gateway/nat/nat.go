@@ -7,8 +7,9 @@
 // connection that another client opened. Sources are the outside addresses that clients get.
 //
 // Other rules see every packet. They drop packets that would leave by the WAN untranslated, which happens when
-// connection tracking knows no connection of theirs. They drop packets that come by the WAN for a client's own address
-// although no client asked for them. With sources, they drop packets for an outside address that nobody uses.
+// connection tracking knows no connection to which they belong. They drop packets that come by the WAN for a client's
+// own address although no client asked for them. With sources, they drop packets for an outside address that nobody
+// uses.
 //
 // From Linux 6.9 on the table is held: no other program can change it while the daemon lives, and "flush ruleset"
 // leaves it alone. On older kernels the daemon puts it back when it was removed.
@@ -32,6 +33,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
+	"github.com/gateweigh/gateweigh/gateway/shared"
 	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
@@ -169,7 +171,8 @@ func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 		return err
 	}
 	look := func() { n.keepTable(gone) }
-	if err := n.follower.Run(stack.Changes{Routing: func() {}, Rules: look, OwnPort: port}); err != nil {
+	if err := n.follower.Run(stack.Changes{Routing: func() {}, Rules: look, OwnPort: port,
+		Ignored: n.isOther}); err != nil {
 		return err
 	}
 	look() // for changes from before the follower ran
@@ -183,6 +186,18 @@ func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 			look()
 		}
 	}
+}
+
+// isOther reports whether a table is the guard or the translation of another LAN, or has no rules.
+func (n *NAT) isOther(family uint8, table string) bool {
+	if shared.IsOwnTable(family, table) {
+		return true
+	}
+	if IsOwnTable(family, table) {
+		return table != n.cfg.Name
+	}
+	return family == uint8(nftables.Inet) && guard.IsOwnTable(table) &&
+		table != guard.Prefix+strings.TrimPrefix(n.cfg.Name, prefix)
 }
 
 // keepTable checks the table and puts it back where it was changed. Where the data path was detached it removes the

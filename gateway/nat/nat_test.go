@@ -1,3 +1,6 @@
+// Tests of the nftables table of address translation. config is a configuration, open puts its table in place in a
+// namespace of the test, and ranges parses ranges of addresses.
+
 package nat
 
 import (
@@ -17,8 +20,10 @@ import (
 
 func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 
+// must fails the test on an error.
 var must = netnstest.Must
 
+// ranges parses ranges of addresses: "first-last", or one address.
 func ranges(texts ...string) (out []Range) {
 	for _, text := range texts {
 		first, last, several := strings.Cut(text, "-")
@@ -127,7 +132,8 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 	}
 }
 
-// TestSuccessor takes over what a daemon left, also with another configuration, and leaves nothing at the end.
+// TestSuccessor: a daemon takes over the table of a former one, even with another configuration, and removes it at the
+// end.
 func TestSuccessor(t *testing.T) {
 	s := netnstest.NewSpace(t)
 	var n *NAT
@@ -154,7 +160,7 @@ func TestSuccessor(t *testing.T) {
 	}
 }
 
-// followTable has the table followed until the test ends.
+// followTable runs the goroutine that restores the table, until the test ends.
 func (n *NAT) followTable(t *testing.T, gone func() bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -163,8 +169,8 @@ func (n *NAT) followTable(t *testing.T, gone func() bool) {
 	t.Cleanup(func() { stop(); <-ended })
 }
 
-// TestTableRestored: whatever others remove or change is as it was again, and counted. Where the kernel holds the
-// table, nothing can be removed from it.
+// TestTableRestored: what others remove from the table or change in it is restored and counted. On kernels where the
+// table has an owner, others cannot remove anything.
 func TestTableRestored(t *testing.T) {
 	for _, unheld := range []bool{true, false} {
 		t.Run(fmt.Sprint("unheld ", unheld), func(t *testing.T) {
@@ -203,8 +209,8 @@ func TestTableRestored(t *testing.T) {
 	}
 }
 
-// TestTableReleasedAfterDetach: once the data path was detached the daemon lets go of its table, for good, and Remove
-// from elsewhere waits for that.
+// TestTableReleasedAfterDetach: after the data path was detached, the daemon gives its table up for good. Remove, in
+// another process, waits for that.
 func TestTableReleasedAfterDetach(t *testing.T) {
 	n, s := open(t, config(func(*Config) {}))
 	var detached atomic.Bool
@@ -219,9 +225,9 @@ func TestTableReleasedAfterDetach(t *testing.T) {
 	}
 }
 
-// TestForeignTables names chains that translate sources, by nftables and by iptables, and what gives connections a
-// helper.
-func TestForeignTables(t *testing.T) {
+// TestForeignRules: the check names chains of others that translate sources, made with nftables or iptables, and rules
+// that give connections a helper.
+func TestForeignRules(t *testing.T) {
 	_, s := open(t, config(func(*Config) {}))
 	s.Run(t, `nft -f - <<EOF
 table ip isp { chain post { type nat hook postrouting priority srcnat; oifname "wan0" masquerade; oifname "wan0" snat to 203.0.113.7; }; chain pre { type nat hook prerouting priority dstnat; tcp dport 80 dnat to 10.1.0.5; }; }
@@ -233,7 +239,7 @@ iptables -t nat -N docker; iptables -t nat -A docker -s 172.17.0.0/16 -j MASQUER
 iptables -t raw -A PREROUTING -p tcp --dport 2121 -j CT --helper ftp; iptables -t raw -A PREROUTING -p udp --dport 9 -j CT --notrack`)
 	var got, helpers []string
 	var err error
-	s.Do(func() { got, helpers, err = ForeignTables() })
+	s.Do(func() { got, helpers, err = ForeignRules() })
 	must(t, err)
 	if want := []string{"a rule in ip raw PREROUTING", "the table inet ftp"}; !slices.Equal(helpers, want) {
 		t.Errorf("helpers %q, want %q", helpers, want)

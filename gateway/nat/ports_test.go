@@ -1,3 +1,6 @@
+// A test of Assignment, which gives each client an outside address and a range of its ports (RFC 7422). Of(i) returns
+// those of client i.
+
 package nat
 
 import (

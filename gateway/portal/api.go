@@ -44,7 +44,7 @@ func captivityOf(s session.Session, now time.Time) captivePortalJSON {
 	return c
 }
 
-// getAPI answers devices. A client without an entry is captive.
+// getAPI answers a device that asks for its state. A client without an entry in the table of sessions is captive.
 func (p *Portal) getAPI(w http.ResponseWriter, r *http.Request) {
 	s, _ := p.currentSession(peerOf(r).client)
 	answer := captivityOf(s, time.Now())

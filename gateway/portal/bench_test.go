@@ -1,3 +1,6 @@
+// Benchmarks of the portal over loopback. start (world_test.go) serves a portal; w.table is its table of clients, and
+// w.table.lease gives a client's address a lease.
+
 package portal
 
 import (

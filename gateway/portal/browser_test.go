@@ -1,3 +1,7 @@
+// Tests of the pages in Chromium. start (world_test.go) serves a portal with a table of clients in memory and one user,
+// goodUser. clientA is a client's address, and site is an address outside the LAN (namespace_test.go). logIn and logOut
+// act as another browser on clientA's device.
+
 package portal
 
 import (
@@ -134,7 +138,7 @@ func (b *browser) focused(t *testing.T, tabs int) []string {
 	return order
 }
 
-// checkPage holds that the page fits and can be read however it is looked at, and takes its picture if that is wanted.
+// checkPage requires that the page fits and is readable in every view. With -shots it takes a picture.
 func (b *browser) checkPage(t *testing.T, name string) {
 	t.Helper()
 	for _, v := range views {
@@ -199,7 +203,7 @@ const contrasts = `(() => {
 	return bad;
 })()`
 
-// TestBrowser goes the way of a person with a phone.
+// TestBrowser does what a person with a phone does, from the first page to logging out.
 func TestBrowser(t *testing.T) {
 	w := start(t, Config{
 		Title: "Café Milano", Methods: Methods{Login: true, ClickThrough: true},
@@ -343,7 +347,7 @@ func TestOtherSiteInBrowser(t *testing.T) {
 	}
 }
 
-// checkQuiet holds that pages asked for nothing but themselves.
+// checkQuiet requires that pages request nothing but the portal's own files and the site that the person wanted.
 func (b *browser) checkQuiet(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()

@@ -1,3 +1,5 @@
+// Requests for other sites, which are redirected to the login page, and the URLs in them.
+
 package portal
 
 import (
@@ -13,7 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// maxLink bounds the URLs that are passed on, bytes. Longer ones are cut to the first page of their site.
+// maxLink is the longest URL, in bytes, that the pages carry along for a client that asked for it. Longer ones are cut
+// to the first page of their site.
 const maxLink = 1024
 
 // captured reports whether a request was meant for another site, by its connection's local address or by its Host
@@ -117,12 +120,19 @@ func withLink(page, link string) string {
 // URL of a web page.
 func originalURL(host, target string) string {
 	name, port, err := net.SplitHostPort(host)
-	if err != nil || strings.HasPrefix(host, "[") { // which would take the brackets off a name
+	bare, bracketed := strings.CutPrefix(host, "[")
+	switch {
+	case !bracketed && err != nil:
 		name, port = host, ""
+	case bracketed && err != nil && strings.HasSuffix(bare, "]"):
+		name, port = strings.TrimSuffix(bare, "]"), ""
 	}
-	// The connection was to port 80, whatever the Host field says.
-	if !validHost(name) || port != "" && port != "80" {
+	// The connection was to port 80, whatever the Host field says. SplitHostPort would take the brackets off a name too.
+	if !validHost(name) && !bracketed || bracketed && !validIPv6(name) || port != "" && port != "80" {
 		return ""
+	}
+	if bracketed {
+		name = "[" + name + "]"
 	}
 	site := "http://" + strings.ToLower(name)
 	if link, ok := parseLink(site + target); ok && strings.HasPrefix(target, "/") {
@@ -146,7 +156,7 @@ func parseLink(raw string) (link string, ok bool) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || u.User != nil {
 		return "", false
 	}
-	if !validHost(u.Hostname()) || !validPort(u.Port()) {
+	if name := u.Hostname(); !validHost(name) && !validIPv6(name) || !validPort(u.Port()) {
 		return "", false
 	}
 	u.RawQuery = quotes.Replace(u.RawQuery)
@@ -184,6 +194,12 @@ func validHost(s string) bool {
 		return err == nil
 	}
 	return true
+}
+
+// validIPv6 reports whether s is an IPv6 address that a site may have, without a zone.
+func validIPv6(s string) bool {
+	a, err := netip.ParseAddr(s)
+	return err == nil && a.Is6() && !a.Is4In6() && a.Zone() == "" && a.IsGlobalUnicast()
 }
 
 func validPort(s string) bool {

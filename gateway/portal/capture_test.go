@@ -1,3 +1,9 @@
+// Tests of redirection: what a client that has not logged in gets when it asks for a page of another site. start
+// (world_test.go) serves a portal, whose table of clients is w.table. clientA and clientB are addresses of clients with
+// leases, and site is an address outside the LAN (namespace_test.go). request(t, client, url, form, change...) sends
+// one request as a client: GET where form is nil, else POST; the changes edit it before it is sent. base is the URL of
+// the portal.
+
 package portal
 
 import (
@@ -297,7 +303,15 @@ func TestOriginalURL(t *testing.T) {
 		{"example.org:8080", "/", ""},
 		{"example.org:", "/", "http://example.org/"},
 		{"192.0.2.1", "/", "http://192.0.2.1/"},
-		{"[2001:db8::1]", "/", ""},
+		{"[2001:db8::1]", "/", "http://[2001:db8::1]/"},
+		{"[2001:DB8::1]:80", "/a?b", "http://[2001:db8::1]/a?b"},
+		{"[2001:db8::1]:81", "/", ""},
+		{"[2001:db8::1%25eth0]", "/", ""},
+		{"[fe80::1]", "/", ""},
+		{"[::ffff:192.0.2.1]", "/", ""},
+		{"[2001:db8::1", "/", ""},
+		{"2001:db8::1", "/", ""},
+		{"[example.org]", "/", ""},
 		{"0x7f.1", "/", ""},
 		{"1.2", "/", ""},
 		{"", "/", ""},
@@ -324,7 +338,8 @@ func TestOriginalURL(t *testing.T) {
 }
 
 func TestParseLink(t *testing.T) {
-	for _, good := range []string{"http://example.org/", "https://example.org/a?b#c", "http://192.0.2.1:8080/x"} {
+	for _, good := range []string{"http://example.org/", "https://example.org/a?b#c", "http://192.0.2.1:8080/x",
+		"http://[2001:db8::1]/", "https://[2001:db8::1]:8443/x"} {
 		if got, ok := parseLink(good); !ok || got != good {
 			t.Errorf("parseLink(%q) = %q, %v", good, got, ok)
 		}
@@ -333,7 +348,8 @@ func TestParseLink(t *testing.T) {
 		"", "/login", "//evil.example/", "javascript:alert(1)", "JAVASCRIPT://x/%0aalert(1)", "data:text/html,x",
 		"http:", "http://", "http:example.org", "http:///x", "ftp://example.org/", "http://user:pw@example.org/",
 		"http://example.org@evil.example/", "http://ex ample.org/", "http://example.org/\n", "http://example.org:0/",
-		"http://example.org:99999/", "http://[::1]/", "http://exämple.org/",
+		"http://example.org:99999/", "http://[::1]/", "http://[fe80::1%25eth0]/", "http://[::ffff:192.0.2.1]/",
+		"http://exämple.org/",
 		"http://example.org/" + strings.Repeat("x", maxLink),
 		"http://example.org/" + strings.Repeat("\"", 400), // longer once it is encoded
 	} {
@@ -355,7 +371,11 @@ func FuzzOriginalURL(f *testing.F) {
 		if err != nil || u.Scheme != "http" || u.User != nil || len(link) > maxLink || u.Port() != "" && u.Port() != "80" {
 			t.Fatalf("%q: %v", link, err)
 		}
-		if name, _, _ := strings.Cut(host, ":"); !strings.EqualFold(u.Hostname(), name) {
+		name, _, _ := strings.Cut(host, ":")
+		if bare, bracketed := strings.CutPrefix(host, "["); bracketed {
+			name, _, _ = strings.Cut(bare, "]")
+		}
+		if !strings.EqualFold(u.Hostname(), name) {
 			t.Fatalf("Host %q became %q", host, u.Hostname())
 		}
 		if strings.ContainsAny(link, " \r\n\t<>\"\x00\x7f") {
@@ -404,4 +424,5 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
+// await waits until a condition holds.
 var await = netnstest.Until

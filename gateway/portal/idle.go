@@ -1,3 +1,5 @@
+// Connections on which the client may send another request.
+
 package portal
 
 import (
@@ -10,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection between two requests has no goroutine and no buffers, which take some 35 KiB. To net/http each stay is
-// a connection of its own (idleableConn):
+// A connection between two requests has no goroutine and no buffers, which take some 35 KiB. net/http gets it
+// as a new connection (idleableConn) whenever something has come:
 //
 //	accepted ─▶ net/http reads and answers ─ nothing more has come ─▶ idle ─ idleTimeout, or others need room ─▶ closed
 //	              ▲                                                    │
@@ -20,8 +22,8 @@ import (
 // idleConns waits for all idle connections at once, by epoll(7). It is a listener: it accepts a connection again when
 // something comes over it.
 type idleConns struct {
-	limiter   *connLimiter // its mu guards what is said to be guarded, and its list has all idle connections
-	set       *os.File     // of epoll
+	limiter   *connLimiter // its mu guards the fields marked "guarded"; its list idle has these connections
+	set       *os.File     // the epoll instance
 	events    []unix.EpollEvent
 	nextEvent int // index into events
 
@@ -29,7 +31,7 @@ type idleConns struct {
 	closed   bool  // guarded
 }
 
-// eventsAtOnce bounds what one call of the kernel returns.
+// eventsAtOnce is the largest number of events that one call of epoll_wait returns.
 const eventsAtOnce = 64
 
 func newIdleConns(c *connLimiter) (*idleConns, error) {
@@ -45,7 +47,7 @@ func newIdleConns(c *connLimiter) (*idleConns, error) {
 	return &idleConns{limiter: c, set: set, events: make([]unix.EpollEvent, 0, eventsAtOnce)}, nil
 }
 
-// add has a connection wait. On error it is still the caller's.
+// add makes a connection idle: it waits for the client's next request. On error the caller must close the connection.
 func (i *idleConns) add(g *limitedConn) error {
 	c := i.limiter
 	c.mu.Lock()
@@ -65,7 +67,7 @@ func (i *idleConns) add(g *limitedConn) error {
 	if err != nil {
 		return err
 	}
-	c.markIdle(g, &c.idle)
+	c.waitIn(g, &c.idle)
 	c.byFD[g.fd] = g
 	if c.idle.Len() == 1 {
 		return i.set.SetReadDeadline(g.idleSince.Add(idleTimeout))
@@ -94,7 +96,7 @@ func (i *idleConns) Accept() (net.Conn, error) {
 				g.Close()
 			default:
 				i.nextEvent++
-				return newVisit(g, i), nil
+				return newIdleable(g, i), nil
 			}
 		}
 		switch err := i.wait(); {
@@ -122,7 +124,8 @@ func (i *idleConns) wait() error {
 	return errors.Join(err, failed)
 }
 
-// connOf returns the connection of an event, which is no longer idle; nil: it is closed by now.
+// connOf returns the connection of an event; nil: it is closed by now. It is no longer idle: from now on its client
+// has to finish a request (the list slow).
 func (i *idleConns) connOf(event unix.EpollEvent) *limitedConn {
 	c := i.limiter
 	c.mu.Lock()
@@ -131,7 +134,7 @@ func (i *idleConns) connOf(event unix.EpollEvent) *limitedConn {
 	if g == nil || g.turn != event.Pad {
 		return nil
 	}
-	c.markIdle(g, &c.slow)
+	c.waitIn(g, &c.slow)
 	return g
 }
 

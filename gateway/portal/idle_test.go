@@ -1,3 +1,7 @@
+// Tests of connections on which the client is silent between two requests: the portal keeps them without a goroutine.
+// start (world_test.go) serves a portal over HTTP at portalAddr and over TLS at tlsAddr; dialFrom and connect open a
+// connection from a client's address, such as clientA.
+
 package portal
 
 import (
@@ -41,7 +45,7 @@ func TestIdleConnections(t *testing.T) {
 	})
 }
 
-// asksInParts has requests arrive in parts, each of which is a record of its own over TLS.
+// asksInParts sends requests in parts, each of which is a record of its own over TLS.
 func asksInParts(t *testing.T, addr netip.AddrPort, host string, over func(net.Conn) net.Conn) {
 	wire, err := dialFrom(clientA)(t.Context(), "tcp", addr.String())
 	if err != nil {

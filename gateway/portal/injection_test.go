@@ -1,3 +1,8 @@
+// Tests that nothing that a client sends becomes HTML, a header or a path. start (world_test.go) serves a portal, whose
+// table of clients is w.table. request(t, client, url, form, change...) sends one request as a client: GET where form
+// is nil, else POST. reply.main() is the page without its head. token is the hidden field that proves that a form comes
+// from the portal's own page.
+
 package portal
 
 import (
@@ -9,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestInjection: what clients send, and the names of users, appear on pages only as text, and never in a header; paths
-// lead to no file.
+// TestInjection: what clients send, and users' names, appear on pages only as text, and never in a header. No path
+// reaches a file.
 func TestInjection(t *testing.T) {
 	w := start(t, Config{})
 	names := []string{

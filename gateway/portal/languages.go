@@ -21,7 +21,7 @@ import (
 // languageFile is the name of a file with the texts of a language, by its primary subtag (BCP 47).
 var languageFile = regexp.MustCompile(`^texts\.([a-z]{2,8})\.toml$`)
 
-// languageOf returns the language of a file of texts; "": it is none.
+// languageOf returns the language of a file of texts; "": the file is not one.
 func languageOf(file string) string {
 	if m := languageFile.FindStringSubmatch(file); m != nil {
 		return m[1]
@@ -64,7 +64,8 @@ func readLanguages(dir string) ([]*Texts, error) {
 	return all, nil
 }
 
-// readTexts reads a file of texts. Those that it lacks are base's, so that a later version's need not be there.
+// readTexts reads a file of texts. Texts that the file lacks are taken from base, so that a file written for a former
+// version stays usable.
 func readTexts(path string, base Texts) (*Texts, error) {
 	data, err := textfile.Read(path, maxTemplate)
 	if err != nil {

@@ -1,3 +1,6 @@
+// Tests of the pages' files and languages. start (world_test.go) serves a portal, and request(t, client, url, form,
+// change...) sends one request to it as a client: GET where form is nil. write(t, folder, name, text) writes a file.
+
 package portal
 
 import (

@@ -1,3 +1,5 @@
+// The limits of open connections, in all and for each client.
+
 package portal
 
 import (
@@ -21,9 +23,9 @@ type connLimiter struct {
 	total     int                    // guarded by mu
 	changedAt time.Time              // guarded by mu: when a connection was last opened or closed
 	clients   map[netip.Addr]int     // guarded by mu: open connections; none with 0
-	idle      list.List              // guarded by mu: of *limitedConn between two requests, the longest first
-	slow      list.List              // guarded by mu: the same whose clients are to send a request, or to read an answer
-	byFD      map[int32]*limitedConn // guarded by mu: those in idle, by their descriptors
+	idle      list.List              // guarded by mu: *limitedConn between two requests, the one idle longest first
+	slow      list.List              // guarded by mu: *limitedConn whose client has to finish a request or read an answer
+	byFD      map[int32]*limitedConn // guarded by mu: the connections in idle, by file descriptor
 	freed     chan struct{}          // guarded by mu: closed when a connection ends; nil: no listener waits
 	waiting   int                    // guarded by mu: listeners with a waiting connection
 }
@@ -37,7 +39,7 @@ const (
 	// idleEnough is how long the portal must have waited for a connection's client before it closes the connection for
 	// another one: in a login storm the next request is already on its way.
 	idleEnough = time.Second
-	// looks bounds the connections that are looked at for one that is to be closed.
+	// looks is how many connections are examined at most to find one that can be closed.
 	looks = 64
 	// defaultPatience is how long all connections may be busy without one ending before new connections are rejected.
 	defaultPatience = 2 * time.Second
@@ -100,8 +102,9 @@ func (c *connLimiter) addWaiting(by int) {
 	c.waiting += by
 }
 
-// markIdle records that a connection waits for its client from now on, in idle or slow. mu must be held.
-func (c *connLimiter) markIdle(g *limitedConn, in *list.List) {
+// waitIn enters a connection into one of the lists of those that wait for their clients: idle between two requests,
+// slow during one. mu must be held.
+func (c *connLimiter) waitIn(g *limitedConn, in *list.List) {
 	c.markBusy(g)
 	g.idleSince, g.in, g.place = time.Now(), in, in.PushBack(g)
 }
@@ -130,7 +133,7 @@ func (c *connLimiter) expects(g *limitedConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !g.gone {
-		c.markIdle(g, &c.slow)
+		c.waitIn(g, &c.slow)
 	}
 }
 
@@ -168,7 +171,7 @@ func (c *connLimiter) oldest(now time.Time) (*limitedConn, time.Duration) {
 			return nil, wait
 		}
 		if g.in == &c.slow && g.wire.unread() { // it is the portal that is slow
-			c.markIdle(g, &c.slow)
+			c.waitIn(g, &c.slow)
 			continue
 		}
 		c.ends(g)
@@ -243,7 +246,7 @@ func (d *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// newConn is the first visit of a connection.
+// newConn makes a new connection ready for net/http.
 func (d *limitedListener) newConn(tcp *net.TCPConn, client netip.Addr) *idleableConn {
 	w := &wire{TCPConn: tcp}
 	g := &limitedConn{Conn: w, wire: w, fd: -1, peer: peer{
@@ -255,7 +258,7 @@ func (d *limitedListener) newConn(tcp *net.TCPConn, client netip.Addr) *idleable
 		_ = w.SetWriteDeadline(time.Now().Add(handshakeTimeout)) // net/http bounds what is read of the handshake alone
 	}
 	d.limiter.expects(g)
-	return newVisit(g, d.idle)
+	return newIdleable(g, d.idle)
 }
 
 // admit waits until the connection fits. Later connections wait behind it in order: they do not fit either, and in a
@@ -279,15 +282,15 @@ func (d *limitedListener) admit(client netip.Addr) bool {
 type limitedConn struct {
 	net.Conn // TCP, or TLS over it
 	wire     *wire
-	fd       int32 // of wire
+	fd       int32 // file descriptor of wire
 	peer
 
 	idleSince time.Time     // guarded by the limiter's mu: since when its client is waited for
 	in        *list.List    // guarded by the limiter's mu: idle or slow; nil: its request is being answered, or it is gone
-	place     *list.Element // guarded by the limiter's mu: of in
+	place     *list.Element // guarded by the limiter's mu: the element of this connection in the list in
 	gone      bool          // guarded by the limiter's mu: it is closed, or about to be
 	inEpoll   bool          // guarded by the limiter's mu: the set of idleConns has it
-	turn      int32         // guarded by the limiter's mu: of idleConns
+	turn      int32         // guarded by the limiter's mu: number of its present idle time; tells old epoll events
 }
 
 // Close may be called twice, and while another goroutine reads or writes.
@@ -304,7 +307,7 @@ func (g *limitedConn) Close() error {
 // shut closes a connection that the limiter has ended, which counts it until it is closed. It does not wait: TLS says
 // goodbye if there is room for it.
 func (g *limitedConn) shut() error {
-	g.wire.brief.Store(true)
+	g.wire.nonBlockingWrite.Store(true)
 	_ = g.wire.SetWriteDeadline(time.Unix(1, 0)) // a goroutine that waits to write holds what TLS needs to say goodbye
 	err := g.Conn.Close()
 	g.limiter.uncount(g.client)

@@ -1,3 +1,7 @@
+// Tests of the limiter, which bounds the connections of one client and of all clients together. start (world_test.go)
+// serves a portal, whose table of clients is w.table. clientA and clientB are addresses of clients with leases;
+// dialFrom connects from a client's address (namespace_test.go).
+
 package portal
 
 import (
@@ -14,7 +18,7 @@ import (
 	"time"
 )
 
-// patientTimeout is a patience for busy machines.
+// patientTimeout is long enough for busy machines.
 const patientTimeout = time.Minute
 
 // connect opens a client's connection to the portal.
@@ -53,7 +57,7 @@ func getOver(t *testing.T, conn net.Conn) *http.Response {
 	return resp
 }
 
-// wantRefused checks that a client's connection is reset.
+// wantRefused requires that the portal resets a client's connection.
 func wantRefused(t *testing.T, client netip.Addr) {
 	t.Helper()
 	conn, err := dialFrom(client)(t.Context(), "tcp", portalAddr.String())
@@ -76,7 +80,8 @@ func leasedClients(w *world, n int) []netip.Addr {
 	return all
 }
 
-// nearEnd is the portal's side of a connection whose client has sent something, or nothing. No limiter counts it.
+// nearEnd returns the portal's side of a connection over which the client has sent the text sends. No limiter counts
+// it.
 func nearEnd(t *testing.T, sends string) *limitedConn {
 	t.Helper()
 	l, err := Listen(t.Context(), portalAddr)
@@ -96,15 +101,15 @@ func nearEnd(t *testing.T, sends string) *limitedConn {
 	return &limitedConn{Conn: w, wire: w, fd: -1}
 }
 
-// TestOldest: the connection whose client has been waited for longest is closed first, if that is long enough, and
-// never one with a request, or one that the portal has not come to.
+// TestOldest: the connection whose client has kept the portal waiting longest is closed first, if that was long enough.
+// A connection with a request is never closed, nor one whose request the portal has not read yet.
 func TestOldest(t *testing.T) {
 	c := connLimiter{byFD: map[int32]*limitedConn{}}
 	unread, slow, busy, idle := nearEnd(t, "GET "), nearEnd(t, ""), nearEnd(t, ""), nearEnd(t, "")
 	for _, g := range []*limitedConn{unread, slow, busy, idle} {
 		c.expects(g)
 	}
-	c.markIdle(idle, &c.idle)
+	c.waitIn(idle, &c.idle)
 	c.works(busy)
 	begun := time.Now().Add(-time.Hour)
 	for i, g := range []*limitedConn{unread, slow, busy, idle} {
@@ -123,8 +128,8 @@ func TestOldest(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom: when all connections are in use, an idle one is closed for a new one, and none is
-// rejected.
+// TestIdleConnectionsMakeRoom: when all connections are in use, the portal closes an idle one for a new one, and
+// refuses none.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	const room = 4
 	w := start(t, Config{MaxConns: room, waitAtMost: patientTimeout})
@@ -153,8 +158,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// deciding opens a connection for each client, over which its login is being decided until decide is called, once for
-// each.
+// deciding opens a connection for each client and sends a login over it. The logins stay undecided: each call of decide
+// decides one.
 func deciding(t *testing.T, w *world, clients ...netip.Addr) (open []net.Conn, decide func()) {
 	t.Helper()
 	decided, before := make(chan struct{}, len(clients)), w.users.questions()
@@ -181,8 +186,8 @@ func deciding(t *testing.T, w *world, clients ...netip.Addr) (open []net.Conn, d
 	return open, func() { decided <- struct{}{} }
 }
 
-// TestFullPortalLetsWait: when all connections have requests, a new one waits until one ends. A client with more than
-// its share does not wait.
+// TestFullPortalLetsWait: when all connections have requests, a new one waits until one of them ends. A client that has
+// its share of connections is refused at once.
 func TestFullPortalLetsWait(t *testing.T) {
 	const room = 4
 	w := start(t, Config{MaxConns: room, MaxConnsPerClient: 1, waitAtMost: patientTimeout})
@@ -199,7 +204,8 @@ func TestFullPortalLetsWait(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreNotKeptWhileOthersWait: answers then close their connection.
+// TestConnectionsAreNotKeptWhileOthersWait: while another client waits for a connection, the portal closes each
+// connection after its answer.
 func TestConnectionsAreNotKeptWhileOthersWait(t *testing.T) {
 	w := start(t, Config{MaxConns: 1, waitAtMost: patientTimeout})
 	clients := leasedClients(w, 2)
@@ -216,8 +222,8 @@ func TestConnectionsAreNotKeptWhileOthersWait(t *testing.T) {
 	}
 }
 
-// TestWaiting: a connection waits while others come, go or rest, and no longer: if all of them are stuck, queued
-// connections would each wait as long, one after the other.
+// TestWaiting: a new connection waits while other connections come, go or become idle. It is refused once none of them
+// has moved for waitAtMost. That time is not counted anew for each queued connection.
 func TestWaiting(t *testing.T) {
 	stuck := func(moved time.Time) *connLimiter {
 		return &connLimiter{
@@ -245,7 +251,8 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestFullPortalTurnsAway: waiting is bounded.
+// TestFullPortalTurnsAway: in a full portal new connections are refused once no connection has opened or closed for
+// waitAtMost.
 func TestFullPortalTurnsAway(t *testing.T) {
 	w := start(t, Config{MaxConns: 1})
 	clients := leasedClients(w, 3)
@@ -257,7 +264,7 @@ func TestFullPortalTurnsAway(t *testing.T) {
 	wantRefused(t, clients[2])
 }
 
-// TestEndsWhileOneWaits: the portal can end while connections wait.
+// TestEndsWhileOneWaits: the portal can be stopped while connections wait.
 func TestEndsWhileOneWaits(t *testing.T) {
 	w := start(t, Config{MaxConns: 1, waitAtMost: patientTimeout})
 	clients := leasedClients(w, 2)

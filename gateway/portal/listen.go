@@ -43,12 +43,12 @@ func Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	return l, nil
 }
 
-// addrPort is a TCP address without the IPv6 form of an IPv4 one.
+// addrPort is a TCP address without the IPv6 form of an IPv4 one, and a link-local one without its zone.
 func addrPort(a net.Addr) netip.AddrPort {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return netip.AddrPort{}
 	}
 	ap := tcp.AddrPort()
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
 }

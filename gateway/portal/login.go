@@ -148,14 +148,7 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 		page.Wrong, page.Alert, page.Message = true, page.T.WrongPassword, forUser(no.RejectMessage())
 		p.render(w, http.StatusOK, "login.html", page)
 	case errors.Is(err, session.ErrUnfit), errors.Is(err, session.ErrMoreAsked):
-		p.counters.rejected.Add(1)
-		p.log.Warn("log-in rejected although the server did not reject it", "client", c.Key.String(), "user", c.User, "error",
-			err)
-		page.Alert = page.T.Unfit
-		if more := new(session.Challenge); errors.As(err, &more) {
-			page.Alert, page.Message = page.T.MoreAsked, forUser(more.Message)
-		}
-		p.render(w, http.StatusOK, "login.html", page)
+		p.unfit(w, page, c.Key, c.User, err)
 	default:
 		p.counters.unavailable.Add(1)
 		p.log.Warn("nobody could decide on a log-in", "client", c.Key.String(), "user", c.User, "error", err)
@@ -163,8 +156,19 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 	}
 }
 
-// authenticate continues when the client disconnects: the login may succeed, and the client asks again. It ends with
-// the server, and takes as long as the Authenticator.
+// unfit answers a login that a server accepted with terms that this gateway cannot carry out (session.ErrUnfit).
+func (p *Portal) unfit(w http.ResponseWriter, page *Page, key session.Key, user string, err error) {
+	p.counters.rejected.Add(1)
+	p.log.Warn("log-in rejected although the server did not reject it", "client", key.String(), "user", user, "error", err)
+	page.Alert = page.T.Unfit
+	if more := new(session.Challenge); errors.As(err, &more) {
+		page.Alert, page.Message = page.T.MoreAsked, forUser(more.Message)
+	}
+	p.render(w, http.StatusOK, "login.html", page)
+}
+
+// authenticate asks the Authenticator whether credentials are right. It goes on when the client disconnects, because
+// the login may succeed and the client asks again. life ends with the portal's HTTP server.
 func (p *Portal) authenticate(life context.Context, c Credentials) (session.Login, error) {
 	if !plausible(c.User, maxUser) || len(c.Password) > maxPassword || !utf8.ValidString(c.Password) {
 		return session.Login{}, implausible{}
@@ -186,6 +190,10 @@ func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key s
 		p.log.Info("login rejected", "client", key.String(), "user", login.User, "error", err)
 		page.Alert = page.T.Devices
 		p.render(w, http.StatusOK, "login.html", page)
+		return
+	}
+	if errors.Is(err, session.ErrUnfit) {
+		p.unfit(w, page, key, login.User, err)
 		return
 	}
 	if err != nil {

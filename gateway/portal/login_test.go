@@ -1,3 +1,9 @@
+// Tests of login and logout by the pages. start (world_test.go) serves a portal: w.table is its table of clients, and
+// w.users decides logins and knows only goodUser with goodPassword. request(t, client, url, form, change...) sends one
+// request as a client: GET where form is nil, else POST; the changes edit it before it is sent. loginForm is a filled-
+// in form with its token, the hidden field that proves that the form comes from the portal's own page. logIn logs a
+// client in and returns the change that adds the cookie of that browser.
+
 package portal
 
 import (

@@ -1,3 +1,6 @@
+// The network namespace of this package's tests: addresses of the portal, of clients and of a site outside the LAN.
+// start (world_test.go) serves a portal there.
+
 package portal
 
 import (

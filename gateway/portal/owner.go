@@ -1,3 +1,5 @@
+// Which browser may see the user's name and sign out.
+
 package portal
 
 import (
@@ -11,10 +13,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// A device with a copy of a client's MAC and IP address is that client to the data path and to the portal. What the
-// copy lacks is the cookie that the browser got that logged in, and the user's name. Without the cookie the pages do
-// not show the name, and sign out only with it: people who logged in with another browser, such as the sign-in sheet of
-// a phone, know their name.
+// A device with a copy of a client's MAC and IP address is that client to the data path and to the portal. It does not
+// have the cookie that the portal gave the browser which logged in, and its owner does not know the user's name.
+// Without the cookie the pages do not show the name, and sign a client out only if the name is typed: people who logged
+// in with another browser, such as the sign-in sheet of a phone, know their name.
 
 const (
 	cookieName = "gatewayd"

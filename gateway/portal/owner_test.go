@@ -1,3 +1,8 @@
+// Tests that only the browser that logged in may end a session or see whose it is: another device can have copied its
+// MAC address. start (world_test.go) serves a portal, whose table of clients is w.table. request(t, client, url, form,
+// change...) sends one request as a client: GET where form is nil, else POST. logIn logs a client in and returns the
+// change that adds the cookie of that browser to a request; browserOf does so from a reply.
+
 package portal
 
 import (

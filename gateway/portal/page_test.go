@@ -1,3 +1,6 @@
+// A test that docs/reference/portal-variables.md is made of the comments of the types Page and Status. With -update it
+// writes the page.
+
 package portal
 
 import (

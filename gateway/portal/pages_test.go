@@ -1,3 +1,7 @@
+// Tests of the pages' headers, texts and templates, and of the portal's Config. start (world_test.go) serves a portal,
+// and request(t, client, url, form, change...) sends one request to it as a client: GET where form is nil, else POST.
+// clientA and clientB are addresses of clients with leases.
+
 package portal
 
 import (
@@ -199,6 +203,7 @@ func TestBadTemplatesAreRefused(t *testing.T) {
 	}
 }
 
+// write writes a file into the folder dir.
 func write(t testing.TB, dir, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

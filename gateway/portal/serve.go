@@ -1,3 +1,5 @@
+// Running the portal: listeners, time limits of a connection, and counts.
+
 package portal
 
 import (
@@ -106,14 +108,14 @@ func (p *Portal) Serve(ctx context.Context, all Listeners) error {
 		clients: map[netip.Addr]int{}, byFD: map[int32]*limitedConn{},
 	}
 	srv := p.server(ctx)
-	var visits sync.WaitGroup // the Serve loops add to it; waited for after they have ended
+	var conns sync.WaitGroup // open idleableConns; the Serve loops add to it, so it is waited for after they have ended
 	srv.ConnState = func(conn net.Conn, s http.ConnState) {
 		conn.(*idleableConn).answered = s == http.StateIdle
 		switch s {
 		case http.StateNew:
-			visits.Add(1)
+			conns.Add(1)
 		case http.StateClosed:
-			visits.Done()
+			conns.Done()
 		}
 	}
 	listeners, err := p.limited(ctx, c, all)
@@ -141,7 +143,7 @@ func (p *Portal) Serve(ctx context.Context, all Listeners) error {
 	for range running {
 		<-ended
 	}
-	visits.Wait()
+	conns.Wait()
 	if failed != nil {
 		return fmt.Errorf("serving the portal: %w", failed)
 	}
@@ -194,12 +196,12 @@ type peer struct {
 	secure    bool            // TLS
 	serverCtx context.Context // the server's context: outlives the request
 	limiter   *connLimiter    // the limiter that counts the connection
-	visit     *idleableConn   // the present one
+	httpConn  *idleableConn   // the connection as net/http has it now
 }
 
 // work has the connection stay open from now on, until its answer begins: its request has been read.
 func (c *peer) work() {
-	if c.visit != nil && !c.visit.work() {
+	if c.httpConn != nil && !c.httpConn.work() {
 		panic(http.ErrAbortHandler) // it was closed for another one
 	}
 }

@@ -1,3 +1,7 @@
+// Tests of the portal's start, end and log. start (world_test.go) serves a portal, whose table of clients is w.table;
+// some tests call New, Run and Serve themselves. request and tryRequest send one request as a client, await waits for a
+// condition, and writeCertificate makes a certificate for TLS.
+
 package portal
 
 import (

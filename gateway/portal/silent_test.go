@@ -1,3 +1,6 @@
+// Tests of clients that open connections and send nothing. start (world_test.go) serves a portal; w.table.lease gives a
+// client's address a lease. clientA is another client, which must still be answered.
+
 package portal
 
 import (

@@ -1,3 +1,5 @@
+// The portal's own addresses, names and URLs, for IPv4 and for IPv6.
+
 package portal
 
 import (
@@ -12,8 +14,8 @@ type familySite struct {
 	addr, secure netip.AddrPort  // of plain HTTP and of https
 	base         string          // of all links: "http://10.1.0.1:8080"
 	hosts        map[string]bool // Host fields of plain HTTP that mean the portal
-	tlsHosts     map[string]bool // and of https
-	bareHosts    map[string]bool // and of plain HTTP to port 80
+	tlsHosts     map[string]bool // Host fields of https that mean the portal
+	bareHosts    map[string]bool // Host fields of plain HTTP to port 80 that mean the portal
 }
 
 // setSites computes the portal's sites, of IPv6 where it has an address there.

@@ -1,3 +1,7 @@
+// Tests of clients that are slow to send or to read. start (world_test.go) serves a portal over HTTP at portalAddr and
+// over TLS at tlsAddr. connect opens a client's connection, getOver asks for the login page over it, and deciding
+// (limiter_test.go) opens connections whose logins the authenticator has not decided yet.
+
 package portal
 
 import (

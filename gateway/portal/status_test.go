@@ -1,3 +1,7 @@
+// Tests of the status page and of the captive portal API (RFC 8908). start (world_test.go) serves a portal, whose table
+// of clients is w.table; logIn logs a client in, and request(t, client, url, form, change...) sends one request as a
+// client.
+
 package portal
 
 import (

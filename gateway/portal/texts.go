@@ -13,8 +13,8 @@ import (
 // Texts are all texts of the pages in one language.
 type Texts struct {
 	Lang    string // BCP 47
-	Decimal string // between the whole and its tenths
-	Days    string // more than one
+	Decimal string // decimal separator, as in "12.3"
+	Days    string // the plural of day
 
 	SignIn, SignOut, Connect       string
 	User, Password, Terms          string
@@ -29,7 +29,7 @@ type Texts struct {
 	Continue, Refresh, SignOutText string
 	Unknown, UnknownText           string
 	Unavailable, UnavailableText   string
-	FaultText                      string // the gateway is at fault, not what decides
+	FaultText                      string // the gateway itself failed, not the server that decides logins
 	NotFound, NotFoundText         string
 	Stay, Back                     string
 	ConfirmText, OtherUser         string

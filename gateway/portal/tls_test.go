@@ -1,3 +1,7 @@
+// Tests of the portal over TLS. start (world_test.go) serves it over HTTP at portalAddr and over TLS at tlsAddr.
+// dialFrom connects from a client's address, such as clientA, and resolves every name to site, an address outside the
+// LAN.
+
 package portal
 
 import (
@@ -63,7 +67,7 @@ func secureClient(pool *x509.CertPool) *http.Client {
 	}
 }
 
-// TestTLSIsWhereLinksLead: also for requests over plain HTTP.
+// TestTLSIsWhereLinksLead: links lead to the portal's TLS address, even in answers to plain HTTP.
 func TestTLSIsWhereLinksLead(t *testing.T) {
 	files, pool := writeCertificate(t, t.TempDir(), portalName, 1)
 	w := start(t, Config{Name: portalName, TLS: files})

@@ -19,7 +19,7 @@ type tokens struct{ key []byte }
 // tokenAge is the shortest validity of a token and half of the longest: a page may stay open overnight.
 const tokenAge = 12 * time.Hour
 
-// tokenBytes of the HMAC suffice against guessing over a network.
+// tokenBytes is how many bytes of its HMAC a token has: enough against guessing over a network.
 const tokenBytes = 16
 
 func (t tokens) formToken(key session.Key, now time.Time) string {
@@ -53,7 +53,8 @@ func (t tokens) isCookieOf(cookie string, s session.Session) bool {
 	return err == nil && hmac.Equal(got, t.sessionCookie(s))
 }
 
-// sign includes the purpose, so that no token serves another one.
+// sign returns the first tokenBytes of an HMAC of a purpose, a client and further data. It includes the purpose, so
+// that a token for one purpose is not valid for another.
 func (t tokens) sign(purpose string, key session.Key, what []byte) []byte {
 	h := hmac.New(sha256.New, t.key)
 	h.Write([]byte(purpose + "\x00"))

@@ -1,3 +1,5 @@
+// A client's TCP connection below TLS.
+
 package portal
 
 import (
@@ -14,10 +16,10 @@ import (
 // wire is a client's TCP connection, which can be read and written without waiting.
 type wire struct {
 	*net.TCPConn
-	// hurry has Read fail with os.ErrDeadlineExceeded instead of waiting, which spoils no TLS connection above; brief has
-	// Write do so.
-	nonBlocking bool
-	brief       atomic.Bool
+	// nonBlocking makes Read fail with os.ErrDeadlineExceeded instead of waiting, without harm to a TLS connection above.
+	// nonBlockingWrite makes Write do the same.
+	nonBlocking      bool
+	nonBlockingWrite atomic.Bool
 }
 
 func (w *wire) Read(p []byte) (int, error) {
@@ -32,7 +34,7 @@ func (w *wire) Read(p []byte) (int, error) {
 }
 
 func (w *wire) Write(p []byte) (int, error) {
-	if !w.brief.Load() {
+	if !w.nonBlockingWrite.Load() {
 		return w.TCPConn.Write(p)
 	}
 	n, err := w.atOnce("write", syscall.RawConn.Write, func(fd int) (int, error) { return unix.Write(fd, p) })
@@ -42,7 +44,9 @@ func (w *wire) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// atOnce calls the kernel once, whether or not it has what is asked of it.
+// atOnce makes one system call on the connection and does not wait: if the kernel has nothing to read, or no room to
+// write, the error is os.ErrDeadlineExceeded. by is SyscallConn's Read or Write, call is the system call, and doing
+// names it in errors.
 func (w *wire) atOnce(doing string, by func(syscall.RawConn, func(uintptr) bool) error,
 	call func(fd int) (int, error),
 ) (n int, err error) {

@@ -1,3 +1,7 @@
+// Helpers of all tests of this package: a running portal (world) with a table of clients and an authenticator in
+// memory, and functions that send requests as a client. namespace_test.go has the addresses: clientA and clientB are
+// clients, portalAddr and tlsAddr the portal's sockets.
+
 package portal
 
 import (

@@ -1,3 +1,6 @@
+// Tests of PPPoE discovery (RFC 2516). newServer makes a concentrator on a virtual link; newManualAccess is an
+// authenticator whose logins wait for the test's decision (waiting_test.go).
+
 package pppoe
 
 import (

@@ -38,7 +38,11 @@ type Config struct {
 	Address   netip.Addr   // of the gateway, for all links
 	DNS       []netip.Addr // at most two are sent
 	Methods   []ppp.Method // in the order in which they are asked for; nil: ppp.Methods
-	IPv6      bool         // negotiate interface identifiers
+	// InterfaceID is the gateway's IPv6 interface identifier in all links (RFC 5072, 4.1); zero: IPv6 is refused.
+	// Opened6 is told of sessions in which IPv6 is agreed on, also where it was before. It must not wait, nor call the
+	// Server.
+	InterfaceID [8]byte
+	Opened6     func(mac [6]byte, session uint16)
 	// MaxPayload is the largest PPP-Max-Payload that is granted (RFC 4638), bytes; 0: 1492.
 	MaxPayload  int
 	PerMAC      int           // sessions of a MAC address at once; 0: 1
@@ -248,7 +252,8 @@ var errEnded = errors.New("the gateway ended the session")
 func (s *Server) linkConfig(payload int) ppp.Config {
 	return ppp.Config{
 		Server: true, MRU: payload, MaxMRU: payload, Methods: s.cfg.Methods, Name: s.cfg.Name, Address: s.cfg.Address,
-		IPv6: s.cfg.IPv6, EchoInterval: s.cfg.Echo, EchoFailures: s.cfg.EchoFailures,
+		InterfaceID: s.cfg.InterfaceID, IPv6: s.cfg.InterfaceID != [8]byte{},
+		EchoInterval: s.cfg.Echo, EchoFailures: s.cfg.EchoFailures,
 	}
 }
 

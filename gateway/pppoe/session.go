@@ -172,6 +172,9 @@ func (n *session) makeRoom() {
 func (n *session) Opened(t ppp.Terms) {
 	n.cfg.Log.Info("pppoe: session up", "mac", net.HardwareAddr(n.mac[:]).String(), "session", n.id, "address",
 		t.Peer.String(), "mtu", t.MTU)
+	if t.PeerID != ([8]byte{}) && n.cfg.Opened6 != nil {
+		n.cfg.Opened6(n.mac, n.id)
+	}
 }
 
 // Closed implements ppp.Handler.

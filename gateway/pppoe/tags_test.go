@@ -1,3 +1,6 @@
+// Tests of the tags of discovery packets. newServer makes a concentrator on a virtual link, and padi the packet by
+// which a client looks for one (discovery_test.go).
+
 package pppoe
 
 import (

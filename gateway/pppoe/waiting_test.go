@@ -1,3 +1,6 @@
+// Tests of sessions that have not logged in yet. newServer makes a concentrator on a virtual link, and padi the packet
+// by which a client looks for one (discovery_test.go); a peer is a client's end of the link (tags_test.go).
+
 package pppoe
 
 import (

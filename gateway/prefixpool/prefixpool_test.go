@@ -6,7 +6,9 @@ import (
 	"testing"
 )
 
-func macOf(i int) MAC { return MAC{2, 0, byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i)} }
+func clientOf(i int) Client {
+	return Client{MAC: [6]byte{2, 0, byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i)}}
+}
 
 func newPool(t testing.TB, prefix string, most int) *Pool {
 	t.Helper()
@@ -21,19 +23,19 @@ func newPool(t testing.TB, prefix string, most int) *Pool {
 // hashes do not meet, and none to one more while all are used.
 func TestEveryClientHasItsOwn(t *testing.T) {
 	p := newPool(t, "2001:db8:0:ff00::/56", 1000)
-	owners := map[netip.Prefix]MAC{}
+	owners := map[netip.Prefix]Client{}
 	for i := range 256 {
-		prefix, ok := p.Of(macOf(i))
+		prefix, ok := p.Of(clientOf(i))
 		if !ok || prefix.Bits() != 64 || !p.Prefix().Contains(prefix.Addr()) {
 			t.Fatalf("client %d has %v, %v", i, prefix, ok)
 		}
 		if other, taken := owners[prefix]; taken {
 			t.Fatalf("%s is of %x and of client %d", prefix, other, i)
 		}
-		owners[prefix] = macOf(i)
-		p.Used(macOf(i), prefix.Addr().Next())
+		owners[prefix] = clientOf(i)
+		p.Used(clientOf(i), prefix.Addr().Next())
 	}
-	if prefix, ok := p.Of(macOf(1000)); ok {
+	if prefix, ok := p.Of(clientOf(1000)); ok {
 		t.Errorf("one more has %s", prefix)
 	}
 	for prefix, mac := range owners {
@@ -50,18 +52,18 @@ func TestEveryClientHasItsOwn(t *testing.T) {
 // and a stranger's address tells nothing.
 func TestAnotherDaemon(t *testing.T) {
 	p := newPool(t, "2001:db8::/48", 1000)
-	hashed, _ := newPool(t, "2001:db8::/48", 1000).Of(macOf(1))
+	hashed, _ := newPool(t, "2001:db8::/48", 1000).Of(clientOf(1))
 	kept := netip.MustParsePrefix("2001:db8:0:7::/64")
 	if hashed == kept {
 		t.Fatal("the hash points there")
 	}
-	p.Keep(macOf(1), netip.MustParseAddr("2001:db8:0:7::1"))
-	p.Keep(macOf(2), netip.MustParseAddr("2001:db8:0:7::2"))
-	p.Keep(macOf(1), netip.MustParseAddr("2001:db8:0:8::1"))
-	if got, _ := p.Of(macOf(1)); got != kept {
+	p.Keep(clientOf(1), netip.MustParseAddr("2001:db8:0:7::1"))
+	p.Keep(clientOf(2), netip.MustParseAddr("2001:db8:0:7::2"))
+	p.Keep(clientOf(1), netip.MustParseAddr("2001:db8:0:8::1"))
+	if got, _ := p.Of(clientOf(1)); got != kept {
 		t.Errorf("it has %s, and had %s", got, kept)
 	}
-	if got, _ := p.Of(macOf(2)); got == kept {
+	if got, _ := p.Of(clientOf(2)); got == kept {
 		t.Errorf("another client has %s too", got)
 	}
 	if owner, ok := p.Owner(netip.MustParseAddr("2001:db9::1")); ok {
@@ -73,26 +75,26 @@ func TestAnotherDaemon(t *testing.T) {
 // order in which they were idle.
 func TestIdleMakeRoom(t *testing.T) {
 	p := newPool(t, "2001:db8::/48", 4)
-	first, _ := p.Of(macOf(0))
-	p.Used(macOf(0), first.Addr().Next())
-	second, _ := p.Of(macOf(1))
+	first, _ := p.Of(clientOf(0))
+	p.Used(clientOf(0), first.Addr().Next())
+	second, _ := p.Of(clientOf(1))
 	for i := range 100_000 {
-		if _, ok := p.Of(macOf(1000 + i)); !ok {
+		if _, ok := p.Of(clientOf(1000 + i)); !ok {
 			t.Fatalf("stranger %d has none", i)
 		}
 	}
 	if len(p.of) != 4 || len(p.owner) != 4 {
 		t.Errorf("%d clients and %d parts, and there may be 4", len(p.of), len(p.owner))
 	}
-	if owner, ok := p.Owner(first.Addr()); !ok || owner != macOf(0) {
+	if owner, ok := p.Owner(first.Addr()); !ok || owner != clientOf(0) {
 		t.Error("a client that uses an address has lost its /64")
 	}
 	if _, ok := p.Owner(second.Addr()); ok {
 		t.Error("an idle client kept its /64")
 	}
-	p.Unused(macOf(0), first.Addr().Next())
+	p.Unused(clientOf(0), first.Addr().Next())
 	for i := range 4 {
-		p.Of(macOf(i + 1))
+		p.Of(clientOf(i + 1))
 	}
 	if _, ok := p.Owner(first.Addr()); ok {
 		t.Error("a client without addresses kept its /64")
@@ -105,9 +107,9 @@ func TestAnyOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		p := newPool(t, "2001:db8:0:fff0::/60", 12)
-		using := map[MAC]netip.Prefix{}
+		using := map[Client]netip.Prefix{}
 		for range 400 {
-			mac := macOf(r.IntN(20))
+			mac := clientOf(r.IntN(20))
 			switch held, used := using[mac]; {
 			case used && r.IntN(2) == 0:
 				p.Unused(mac, held.Addr())

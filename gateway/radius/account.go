@@ -1,3 +1,5 @@
+// Accounting-Requests: the events of sessions, and the start and end of the gateway.
+
 package radius
 
 import (
@@ -50,6 +52,7 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 		p.number(rfc2866.AcctAuthentic_Type, uint32(c.authentic()))
 		p.client(&c.cfg, e.Key, e.PPPoE.Session != 0)
 		p.addresses6(e.FurtherAddrs...)
+		p.prefixes6(&c.cfg, e.Session)
 		p.line(e.PPPoE.Session)
 		p.routes(e.PPPoE.Routes)
 		for _, class := range e.Class {
@@ -102,4 +105,5 @@ func (c *Client) restart(enabled bool) *accountingRequest {
 
 // maxClass is how many bytes of Class attributes, with their headers, fit into an accounting packet beside the longest
 // values of all other attributes.
-const maxClass = radius.MaxPacketLength - headerSize - 4*(maxValue+2) - maxRoutes*32 - maxAddresses6*18 - 256
+const maxClass = radius.MaxPacketLength - headerSize - 4*(maxValue+2) - maxRoutes*32 - maxAddresses6*18 -
+	2*most6*20 - 256

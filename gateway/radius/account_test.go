@@ -1,3 +1,7 @@
+// Tests of accounting. newClient makes a Client of the servers in its Config, and startFreeRADIUS a real server on
+// loopback; its records (record) are the packets that it has written down (freeradius_test.go). testKey is the test's
+// client, MAC and IPv4 address.
+
 package radius
 
 import (
@@ -22,6 +26,12 @@ var began = time.Now().Add(-2 * time.Hour).Truncate(time.Second)
 var testFurther = []netip.Addr{
 	netip.MustParseAddr("fe80::5"), netip.MustParseAddr("2001:db8:1::5"), netip.MustParseAddr("fd00:1::5")}
 
+// testPrefixes are the IPv6 prefixes that each session has.
+func testPrefixes(session.Session) Prefixes {
+	return Prefixes{Own: prefixesOf("2001:db8:1::/64", "fd00:1::/64"),
+		Delegated: prefixesOf("2001:db8:7000::/56", "2001:db8:8000::/48"), Routed: prefixesOf("2001:db8:9000::/48")}
+}
+
 // testEvent is an event of a session with more than 4 GiB each way.
 func testEvent(kind session.Kind, after time.Duration, cause session.Cause) session.Event {
 	return session.Event{
@@ -39,14 +49,17 @@ func testEvent(kind session.Kind, after time.Duration, cause session.Cause) sess
 func TestAccounting(t *testing.T) {
 	f := startFreeRADIUS(t)
 	cfg := Config{Servers: []Server{f.server()}, NASAddress: netip.MustParseAddr("192.0.2.1"), NASPortType: Ethernet,
-		CalledStationID: "Guests"}
+		CalledStationID: "Guests", Prefixes: testPrefixes}
 	c := newClient(t, cfg)
 	common := record{
 		"Acct-Session-Id": {"00deadbeef001234"}, "User-Name": {"alice"}, "Acct-Authentic": {"RADIUS"},
 		"NAS-Identifier": {"gateway-1"}, "NAS-IP-Address": {"192.0.2.1"}, "NAS-Port-Type": {"Ethernet"},
 		"Calling-Station-Id": {"02-00-00-AB-CD-EF"}, "Called-Station-Id": {"Guests"}, "Framed-IP-Address": {"10.1.0.5"},
-		"Framed-IPv6-Address": {"2001:db8:1::5", "fd00:1::5"},
-		"Class":               {"0x00ff", "0x7365636f6e64", "0x01"},
+		"Framed-IPv6-Address":   {"2001:db8:1::5", "fd00:1::5"},
+		"Framed-IPv6-Prefix":    {"2001:db8:1::/64", "fd00:1::/64"},
+		"Delegated-IPv6-Prefix": {"2001:db8:7000::/56", "2001:db8:8000::/48"},
+		"Framed-IPv6-Route":     {"2001:db8:9000::/48 :: 1"},
+		"Class":                 {"0x00ff", "0x7365636f6e64", "0x01"},
 	}
 	counts := record{
 		"Acct-Input-Octets": {"7"}, "Acct-Input-Gigawords": {"5"}, "Acct-Input-Packets": {"1000"},

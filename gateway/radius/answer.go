@@ -1,3 +1,5 @@
+// Answers to requests: whether they are authentic, and the login that an Access-Accept contains.
+
 package radius
 
 import (
@@ -141,22 +143,32 @@ func (c *Client) decide(credentials session.Credentials, p *radius.Packet) (sess
 			return session.Login{}, unfit("%w", err)
 		}
 	}
+	if login.IPv6, err = granted6(p); err != nil {
+		return session.Login{}, unfit("%w", err)
+	}
 	if proof := vendorBytes(p, vendorMicrosoft, msCHAP2Success); len(proof) > 1 {
 		login.Proof = string(proof[1:]) // after the identifier
 	}
+	if login.Class, err = classes(p); err != nil {
+		return session.Login{}, err
+	}
+	return login, nil
+}
+
+// classes returns the Class attributes. More than accounting has room for are an error: leaving some out would make
+// accounting that the server cannot match.
+func classes(p *radius.Packet) (all [][]byte, err error) {
 	size := 0
 	for _, a := range p.Attributes {
 		if a.Type == rfc2865.Class_Type {
-			login.Class = append(login.Class, a.Attribute)
+			all = append(all, a.Attribute)
 			size += 2 + len(a.Attribute)
 		}
 	}
 	if size > maxClass {
-		// Leaving some out would make accounting that the server cannot match.
-		return session.Login{},
-			unfit("the server sent %d bytes of Class, more than the %d that accounting can return", size, maxClass)
+		return nil, unfit("the server sent %d bytes of Class, more than the %d that accounting can return", size, maxClass)
 	}
-	return login, nil
+	return all, nil
 }
 
 // unfit is the error for an Access-Accept that cannot be carried out.
@@ -234,7 +246,8 @@ func terminateTime(text string) (time.Time, error) {
 		"the session's end (WISPr-Session-Terminate-Time), %.60q, is no time such as 2026-12-31T23:59:59+01:00", text)
 }
 
-// interim is the time between updates where a server asks for every; 0: it does not ask.
+// interim returns the time between the interim updates of a session. every is the time that the server asks for; 0: it
+// asks for none.
 func (c *Config) interim(every time.Duration) time.Duration {
 	if every == 0 {
 		return c.InterimDefault

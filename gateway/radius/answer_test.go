@@ -1,3 +1,7 @@
+// Tests of what an Access-Accept or Access-Reject may hold. signed and answer build an answer to a request, with and
+// without a valid signature, and attribute one of its attributes (hostile_test.go). newClient makes a Client of the
+// servers in its Config; loopbackPort is an address at which nobody listens (freeradius_test.go).
+
 package radius
 
 import (

@@ -5,7 +5,9 @@ import (
 	"layeh.com/radius/rfc2865"
 	"layeh.com/radius/rfc2866"
 	"layeh.com/radius/rfc2869"
+	"layeh.com/radius/rfc3162"
 	"layeh.com/radius/rfc3576"
+	"layeh.com/radius/rfc4818"
 	"layeh.com/radius/rfc6911"
 )
 
@@ -109,9 +111,33 @@ var attributes = []avp{
 	{"Framed-Pool", 0, rfc2869.FramedPool_Type, accept,
 		"PPPoE clients: the name in `pppoe.pool` of the pool that the address is of"},
 	{"Error-Cause", 0, rfc3576.ErrorCause_Type, reply, "why a request was refused"},
-	{"Framed-IPv6-Address", 0, rfc6911.FramedIPv6Address_Type, portalRequest | sessions | naming,
-		"each global IPv6 address that the client has (RFC 6911). In a Disconnect- or CoA-Request: of the session, each " +
+	{"Framed-Interface-Id", 0, rfc3162.FramedInterfaceID_Type, sessions | accept | naming,
+		"PPPoE clients with `pppoe.ipv6`: the interface identifier that a client was given; on Ethernet not carried " +
+			"out. In a Disconnect- or CoA-Request: that, or the last 8 bytes of one of the session's IPv6 addresses"},
+	{"Framed-IPv6-Prefix", 0, rfc3162.FramedIPv6Prefix_Type, sessions | accept | naming,
+		"the client's own /64s, with `lan.client_prefixes`, or of its PPPoE session; in an Access-Accept: the /64s that " +
+			"it is to have. In a Disconnect- or CoA-Request: of the session, each that is given"},
+	{"Framed-IPv6-Route", 0, rfc3162.FramedIPv6Route_Type, sessions | accept,
+		"networks behind the client, while its session lasts: of \"2001:db8:7::/48 :: 1\" the first word counts"},
+	{"Framed-IPv6-Pool", 0, rfc3162.FramedIPv6Pool_Type, accept,
+		"the name in `lan.prefix_pool` of the network that the client's /64 is of, unless it has Framed-IPv6-Prefix"},
+	{"Delegated-IPv6-Prefix", 0, rfc4818.DelegatedIPv6Prefix_Type, sessions | accept | naming,
+		"prefixes that are delegated to the client; in an Access-Accept: those of `dhcp6.pd_pool` that it is to have. " +
+			"In a Disconnect- or CoA-Request: of the session, each that is given"},
+	{"Framed-IPv6-Address", 0, rfc6911.FramedIPv6Address_Type, portalRequest | sessions | accept | naming,
+		"each global IPv6 address that the client has (RFC 6911); in an Access-Accept: what DHCPv6 gives it (IA_NA), with " +
+			"`lan.client_prefixes` or `dhcp6.mode = \"stateful\"`. In a Disconnect- or CoA-Request: of the session, each " +
 			"that is given"},
+	{"DNS-Server-IPv6-Address", 0, rfc6911.DNSServerIPv6Address_Type, accept,
+		"the client's DNS servers, instead of the gateway: by router advertisements with `lan.client_prefixes`"},
+	{"Route-IPv6-Information", 0, rfc6911.RouteIPv6Information_Type, accept,
+		"networks that the client reaches by the gateway (RFC 4191): by router advertisements with `lan.client_prefixes`"},
+	{"Delegated-IPv6-Prefix-Pool", 0, rfc6911.DelegatedIPv6PrefixPool_Type, accept,
+		"the name in `dhcp6.prefix_pool` of the network that the client's prefix is of, unless it has " +
+			"Delegated-IPv6-Prefix"},
+	{"Stateful-IPv6-Address-Pool", 0, rfc6911.StatefulIPv6AddressPool_Type, accept,
+		"the name in `lan.prefix_pool` of the network out of whose /64 for the client DHCPv6 gives it an address, unless " +
+			"it has Framed-IPv6-Address"},
 
 	{"MS-CHAP-Challenge", vendorMicrosoft, msChallenge, lineRequest, "of PPPoE clients that use MS-CHAPv2"},
 	{"MS-CHAP2-Response", vendorMicrosoft, msCHAP2Response, lineRequest, "of PPPoE clients that use MS-CHAPv2"},

@@ -1,3 +1,7 @@
+// Tests that the table of attributes, which makes a page of the manual, is what the package sends and understands.
+// newClient makes a Client, newDynamic a Dynamic (the server of CoA and Disconnect requests) with a table of one
+// session; credentials, testKey and testEvent are a login, a client and an accounting event.
+
 package radius
 
 import (
@@ -144,6 +148,7 @@ func TestAttributesSent(t *testing.T) {
 	cfg := Config{
 		Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}, NASIdentifier: "here",
 		NASAddress: netip.MustParseAddr("192.0.2.1"), NASPortID: "lan0", CalledStationID: "Guests",
+		Prefixes: testPrefixes,
 	}
 	note := func(in packets, data []byte, err error) {
 		t.Helper()
@@ -173,7 +178,7 @@ func TestAttributesSent(t *testing.T) {
 			e := testEvent(kind, time.Minute, session.UserRequest)
 			for _, line := range []session.PPPoESession{
 				{}, {Session: 7, Routes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28")}}} {
-				e.PPPoE = line
+				e.PPPoE, e.IPv6 = line, &session.Grant6{InterfaceID: 7}
 				r, err := c.event(e)
 				if err != nil {
 					t.Fatal(err)
@@ -225,7 +230,8 @@ func TestAttributesUnderstood(t *testing.T) {
 			s.add(naming, all)
 		}
 	}
-	values := [][]byte{{0, 0, 0, 5}, {10, 9, 8, 7}, []byte("198.51.100.0/28"), []byte("2099-01-01T00:00:00Z")}
+	values := [][]byte{{0, 0, 0, 5}, {10, 9, 8, 7}, []byte("198.51.100.0/28"), []byte("2099-01-01T00:00:00Z"),
+		[]byte("2001:db8:7::/48"), {0, 64, 0x20, 1, 0xd, 0xb8, 0, 1, 0, 2}, {0x20, 1, 0xd, 0xb8, 15: 9}, {7: 9}}
 	for kind := 1; kind < 256; kind++ {
 		for _, value := range values {
 			if radius.Type(kind) != rfc2865.VendorSpecific_Type {

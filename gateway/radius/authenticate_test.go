@@ -1,3 +1,7 @@
+// Tests of logins. newFreeRADIUS and startFreeRADIUS are real servers (freeradius_test.go), and newAttacker a socket in
+// place of one, by which a test answers itself (hostile_test.go). newClient makes a Client of the servers in its
+// Config.
+
 package radius
 
 import (
@@ -21,7 +25,7 @@ import (
 
 var testKey = session.Key{MAC: [6]byte{2, 0, 0, 0xab, 0xcd, 0xef}, Addr: netip.MustParseAddr("10.1.0.5")}
 
-// credentials returns those of the test's client.
+// credentials returns the credentials of a login from the test's client.
 func credentials(user, password string) session.Credentials {
 	return session.Credentials{User: user, Password: password, Key: testKey}
 }

@@ -1,3 +1,5 @@
+// Disconnect- and CoA-Requests, which servers send to the gateway (RFC 5176).
+
 package radius
 
 import (
@@ -39,7 +41,7 @@ type Sessions interface {
 type DynamicStats struct {
 	Disconnects, Changes, Refused uint64 // carried out; answered with a NAK
 	Forged, Malformed, Repeated   uint64 // dropped, dropped, answered once more
-	Unauthentic, Outdated         uint64 // dropped: of others than the servers; with an Event-Timestamp that is not of now
+	Unauthentic, Outdated         uint64 // dropped: not from a server; Event-Timestamp too old, or ahead
 }
 
 // Dynamic carries out what servers ask of sessions (RFC 5176): Disconnect-Requests end them, and
@@ -51,7 +53,7 @@ type Dynamic struct {
 	conn     *net.UDPConn
 	secrets  map[netip.Addr][]byte
 
-	repeats *requestMemory       // of Serve's goroutine
+	repeats *requestMemory       // used by Serve's goroutine only
 	older   budget.OncePerMinute // to log requests that may have been carried out before
 
 	stats struct{ disconnects, changes, refused, repeated atomic.Uint64 }
@@ -166,7 +168,8 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 	return answer
 }
 
-// authentic decodes a server's request of now; nil: it is none.
+// authentic decodes a packet that is a recent request, signed by a configured server. It counts any other packet and
+// returns nil.
 func (d *Dynamic) authentic(from netip.AddrPort, data []byte, now time.Time) *radius.Packet {
 	secret := d.secrets[from.Addr()]
 	if secret == nil {
@@ -217,7 +220,8 @@ func openRequest(data, secret []byte) (*radius.Packet, error) {
 	return p, nil
 }
 
-// age is how old a request is; 0: it does not say. An old one may be sent again by somebody.
+// age is how old a request is by its Event-Timestamp; 0: it has none. Somebody who recorded an old request may be
+// sending it again.
 func age(p *radius.Packet, now time.Time) time.Duration {
 	at, found := numericAttr(p, rfc2869.EventTimestamp_Type)
 	if !found {

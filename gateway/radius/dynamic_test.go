@@ -1,3 +1,6 @@
+// Tests of Dynamic, which takes requests that end or change a session: Disconnect and CoA (RFC 5176). newDynamic makes
+// one with a table of one session (oneSession), which counts what is done to it.
+
 package radius
 
 import (
@@ -18,7 +21,9 @@ import (
 	"layeh.com/radius/rfc2865"
 	"layeh.com/radius/rfc2866"
 	"layeh.com/radius/rfc2869"
+	"layeh.com/radius/rfc3162"
 	"layeh.com/radius/rfc3576"
+	"layeh.com/radius/rfc4818"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/internal/logtest"
@@ -42,6 +47,7 @@ func (o *oneSession) Alter(_ netip.Addr, _ string, edit func(*session.Limits)) e
 	return nil
 }
 
+// newDynamic listens for Disconnect and CoA requests about the one session of its table.
 func newDynamic(t testing.TB) (*Dynamic, *oneSession) {
 	t.Helper()
 	o := &oneSession{s: session.Session{
@@ -58,9 +64,10 @@ func newDynamic(t testing.TB) (*Dynamic, *oneSession) {
 	return d, o
 }
 
+// dynamicServer is the address from which the requests of the tests come.
 var dynamicServer = netip.MustParseAddrPort("127.0.0.1:40000")
 
-// ask encodes a request with an identifier.
+// request encodes a request with an identifier; fill adds its attributes.
 func (d *Dynamic) request(t testing.TB, code radius.Code, id byte, secret string, fill func(builder)) []byte {
 	t.Helper()
 	p := builder{radius.New(code, []byte(secret))}
@@ -341,6 +348,8 @@ func TestDynamicSigned(t *testing.T) {
 func FuzzDynamic(f *testing.F) {
 	d, o := newDynamic(f)
 	o.s.FurtherAddrs = testFurther
+	d.cfg.Prefixes = testPrefixes
+	all := testPrefixes(o.s)
 	f.Add(d.request(f, radius.CodeDisconnectRequest, 3, testSecret, func(p builder) {
 		p.addresses6(testFurther...)
 	})[headerSize:], false)
@@ -353,6 +362,13 @@ func FuzzDynamic(f *testing.F) {
 		p.number(rfc2865.SessionTimeout_Type, 60)
 		p.vendor(vendorWISPr, wisprMaxUp, []byte{0, 0, 1, 0})
 	})[headerSize:], true)
+	f.Add(d.request(f, radius.CodeCoARequest, 4, testSecret, func(p builder) {
+		p.Add(rfc3162.FramedIPv6Prefix_Type, prefixValue6(all.Own[1]))
+		p.Add(rfc4818.DelegatedIPv6Prefix_Type, prefixValue6(all.Delegated[0]))
+		p.Add(rfc3162.FramedInterfaceID_Type, testFurther[1].AsSlice()[8:])
+		p.number(rfc2865.IdleTimeout_Type, 60)
+	})[headerSize:], true)
+	f.Add([]byte("\x01\x05Ann"), false) // the same user
 	var id byte
 	f.Fuzz(func(t *testing.T, attributes []byte, coa bool) {
 		attributes = attributes[:min(len(attributes), radius.MaxPacketLength-headerSize)]
@@ -378,9 +394,12 @@ func FuzzDynamic(f *testing.F) {
 			t.Fatalf("%d done, answered by %x", done, b)
 		}
 		p := &radius.Packet{Attributes: attrs}
-		named := string(p.Get(rfc2866.AcctSessionID_Type)) == o.s.ID || string(p.Get(rfc2865.UserName_Type)) == o.s.User ||
-			framedAddress(p) == o.s.Addr ||
-			slices.Contains(o.s.FurtherAddrs, framedAddress6(p)) || p.Get(rfc2865.CallingStationID_Type) != nil
+		named := string(p.Get(rfc2866.AcctSessionID_Type)) == o.s.ID ||
+			session.SameUser(string(p.Get(rfc2865.UserName_Type)), o.s.User) || framedAddress(p) == o.s.Addr ||
+			slices.Contains(o.s.FurtherAddrs, framedAddress6(p)) || p.Get(rfc2865.CallingStationID_Type) != nil ||
+			hasPrefix6(all.Own, p.Get(rfc3162.FramedIPv6Prefix_Type)) ||
+			hasPrefix6(all.Delegated, p.Get(rfc4818.DelegatedIPv6Prefix_Type)) ||
+			hasInterfaceID(o.s, p.Get(rfc3162.FramedInterfaceID_Type))
 		if done > 0 && !named {
 			t.Fatalf("done by %x", attributes)
 		}

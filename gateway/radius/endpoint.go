@@ -1,3 +1,5 @@
+// A server's port: its sockets, the identifiers of packets in flight, and whether the server is alive.
+
 package radius
 
 import (
@@ -33,7 +35,7 @@ type endpoint struct {
 	secret   []byte
 	timeout  time.Duration
 	deadTime time.Duration
-	logins   *endpoint // of the server, where this one is for accounting
+	logins   *endpoint // the endpoint of the same server for logins; nil in that one itself
 
 	mu          sync.Mutex
 	sockets     []*socket      // those that take requests, guarded by mu
@@ -43,9 +45,9 @@ type endpoint struct {
 	deadUntil   time.Time      // zero: alive, guarded by mu
 	lastFailure *noAnswerError // of the last request without an answer, while it is not alive; guarded by mu
 
-	silentSince time.Time     // when the first request of those that had no answer since lastHeard began, guarded by mu
-	logged      bool          // the log has the trouble, guarded by mu
-	lateBy      time.Duration // after which the last late answer came, zero: answers came in time since; guarded by mu
+	silentSince time.Time     // guarded by mu: begin of the first request without an answer since lastHeard
+	logged      bool          // guarded by mu: the present failure was logged
+	lateBy      time.Duration // guarded by mu: how long the last late answer took; zero: later answers came in time
 	lingering   int           // exchanges that are over and still listened to, guarded by mu
 
 	log        *slog.Logger

@@ -1,3 +1,5 @@
+// A request to the servers: in which order they are asked, how often packets are sent, and which answer counts.
+
 package radius
 
 import (
@@ -30,11 +32,11 @@ const (
 type service struct {
 	endpoints       []*endpoint
 	gates           [requestSources]*session.Gate
-	overdueInFlight chan struct{} // holds an element for each request that gave its turn to another
+	overdueInFlight chan struct{} // has an element for each request that has passed its place on and still waits
 	tries           int           // transmissions to one server
 }
 
-// newService makes a service with so many requests in flight, at most, of each way.
+// newService makes a service that has at most inFlight requests in flight from each source.
 func newService(c Config, inFlight int) *service {
 	s := &service{overdueInFlight: make(chan struct{}, overdueMost), tries: c.Retries + 1}
 	for w := range s.gates {
@@ -43,7 +45,7 @@ func newService(c Config, inFlight int) *service {
 	return s
 }
 
-// maxOfOneSource is how many of the logins in flight may be of one way.
+// maxOfOneSource is how many logins of one source may be in flight.
 func maxOfOneSource(inFlight int) int { return max(1, inFlight*3/4) }
 
 func (s *service) close() {
@@ -61,7 +63,7 @@ type serverTry struct {
 }
 
 // exchangeInOrder sends a request to one server after the other until one answers. failures are the wrong passwords of
-// the client it is about, by which requests of its way wait.
+// the client it is about: among waiting requests of one source those with fewer failures go first.
 func (s *service) exchangeInOrder(ctx context.Context, r request, source requestSource, failures int) (
 	*radius.Packet, error) {
 	gate, began := s.gates[source], time.Now()
@@ -110,9 +112,9 @@ func timeShare(ctx context.Context, left int) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
 }
 
-// silenceLimit is how long a server must have been silent to be taken for dead: the wait after a packet, or its part of
-// the time that the caller, who began to wait then, gives so many servers. A request that waited long for its turn
-// leaves a server less, which says nothing of it.
+// silenceLimit is how long a server must have been silent to be taken for dead: timeout, the wait after a packet. It is
+// less where the caller, who has waited since began, gives this number of servers less time each. The time that a
+// request waited for its turn does not count: it says nothing about the server.
 func silenceLimit(ctx context.Context, began time.Time, servers int, timeout time.Duration) time.Duration {
 	if deadline, found := ctx.Deadline(); found {
 		timeout = min(timeout, deadline.Sub(began)/time.Duration(servers))
@@ -136,14 +138,14 @@ func (s *service) failures() (all []string) {
 // no answer hands its place to another one, so that a dead server's requests keep nobody out.
 type inFlightPlace struct {
 	gate     *session.Gate
-	overdue  chan struct{} // the service's
+	overdue  chan struct{} // overdueInFlight of the service
 	isPassed bool
 }
 
-// overdueMost bounds the requests that wait for an answer although they have passed their turn on.
+// overdueMost bounds the requests that wait for an answer although they have passed their place on.
 const overdueMost = 1024
 
-// passOn passes the turn on, unless as many as allowed have done so.
+// passOn gives the place to another request, unless overdueMost requests have done so and still wait.
 func (t *inFlightPlace) passOn() {
 	if t.isPassed {
 		return

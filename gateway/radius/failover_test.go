@@ -1,3 +1,8 @@
+// Tests of the choice between two servers, of which one is dead, silent or slow. newFreeRADIUS and startFreeRADIUS are
+// real servers (freeradius_test.go), and newAttacker a socket in place of one, by which a test answers itself or keeps
+// silent (hostile_test.go). newClient makes a Client of the servers in its Config, the first one first. loopbackPort is
+// an address at which nobody listens.
+
 package radius
 
 import (

@@ -1,3 +1,5 @@
+// Tests of the form of routes in Framed-Route.
+
 package radius
 
 import (

@@ -1,3 +1,5 @@
+// Helpers of this package's tests: a real FreeRADIUS server on loopback, and the Client that is tested.
+
 package radius
 
 import (
@@ -182,6 +184,7 @@ func newClient(t testing.TB, cfg Config) *Client {
 	return c
 }
 
+// await waits until a condition holds.
 var await = netnstest.Until
 
 // loopbackPort returns an address without a listener.

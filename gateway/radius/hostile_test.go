@@ -1,3 +1,6 @@
+// Tests of forged and odd answers. newAttacker is a socket in place of a server, by which a test answers a Client
+// (newClient in freeradius_test.go) itself: signed answers have a valid signature, others (answer) have none.
+
 package radius
 
 import (

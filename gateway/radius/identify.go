@@ -1,3 +1,5 @@
+// Which sessions a Disconnect- or CoA-Request names, and which limits it changes.
+
 package radius
 
 import (
@@ -13,7 +15,9 @@ import (
 	"layeh.com/radius/rfc2865"
 	"layeh.com/radius/rfc2866"
 	"layeh.com/radius/rfc2869"
+	"layeh.com/radius/rfc3162"
 	"layeh.com/radius/rfc3576"
+	"layeh.com/radius/rfc4818"
 	"layeh.com/radius/rfc6911"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -54,7 +58,8 @@ func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause r
 	for _, a := range p.Attributes {
 		switch a.Type {
 		case rfc2865.UserName_Type, rfc2866.AcctSessionID_Type, rfc2865.FramedIPAddress_Type, rfc2865.CallingStationID_Type,
-			rfc2865.NASPort_Type, rfc6911.FramedIPv6Address_Type:
+			rfc2865.NASPort_Type, rfc6911.FramedIPv6Address_Type, rfc3162.FramedIPv6Prefix_Type,
+			rfc4818.DelegatedIPv6Prefix_Type, rfc3162.FramedInterfaceID_Type:
 			named = true
 		}
 	}
@@ -86,6 +91,7 @@ func (d *Dynamic) identified(p *radius.Packet) (found []session.Session, cause r
 
 // matches reports whether a request's attributes are a session's.
 func (d *Dynamic) matches(s session.Session, p *radius.Packet) bool {
+	prefixes := d.cfg.prefixesOf(s)
 	for _, a := range p.Attributes {
 		same := true
 		switch a.Type {
@@ -98,6 +104,12 @@ func (d *Dynamic) matches(s session.Session, p *radius.Packet) bool {
 			same = ok && addr == s.Addr
 		case rfc6911.FramedIPv6Address_Type:
 			same = hasAddress6(s, a.Attribute)
+		case rfc3162.FramedIPv6Prefix_Type:
+			same = hasPrefix6(prefixes.Own, a.Attribute)
+		case rfc4818.DelegatedIPv6Prefix_Type:
+			same = hasPrefix6(prefixes.Delegated, a.Attribute)
+		case rfc3162.FramedInterfaceID_Type:
+			same = hasInterfaceID(s, a.Attribute)
 		case rfc2865.CallingStationID_Type:
 			same = strings.EqualFold(string(a.Attribute), stationID(s.Key))
 		case rfc2865.NASPort_Type:

@@ -1,3 +1,6 @@
+// Tests of how a Disconnect or CoA request names a session and this gateway. newDynamic makes the server of such
+// requests with a table of one session, which counts what is done to it (dynamic_test.go).
+
 package radius
 
 import (

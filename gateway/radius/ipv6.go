@@ -46,8 +46,8 @@ func address6(value radius.Attribute) (netip.Addr, bool) {
 	return a, isAddress6(a)
 }
 
-// hasAddress6 reports whether a Framed-IPv6-Address is one of a session's.
+// hasAddress6 reports whether a Framed-IPv6-Address is one of a session's, or what the session is given.
 func hasAddress6(s session.Session, value radius.Attribute) bool {
 	a, ok := address6(value)
-	return ok && (a == s.Addr || slices.Contains(s.FurtherAddrs, a))
+	return ok && (a == s.Addr || slices.Contains(s.FurtherAddrs, a) || s.IPv6 != nil && slices.Contains(s.IPv6.Addrs, a))
 }

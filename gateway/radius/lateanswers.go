@@ -1,3 +1,5 @@
+// Answers that come when nobody waits for them any more. They are counted, and logged.
+
 package radius
 
 import (
@@ -5,7 +7,8 @@ import (
 	"time"
 )
 
-// Exchanges without an answer are listened to for lateFor after their end, so many of a server at most.
+// An answer that comes too late is noticed until lateFor after the end of its exchange, for at most lingerMost
+// exchanges of a server at a time.
 const (
 	lateFor    = 30 * time.Second
 	lingerMost = 64
@@ -44,7 +47,7 @@ func (e *endpoint) cameLate(x *exchange) {
 	})
 }
 
-// lateness is after which time the server answered last, if that was too late.
+// lateness is how long the server took for its last answer, if that was too late.
 func (e *endpoint) lateness() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,3 +1,7 @@
+// Tests of answers that come late. newAttacker is a socket in place of a server, by which a test receives requests and
+// answers them itself, with signed (hostile_test.go); flip makes the answer wrong by one bit. newClient makes a Client
+// of the servers in its Config, and credentials is a login.
+
 package radius
 
 import (

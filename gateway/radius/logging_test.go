@@ -1,3 +1,7 @@
+// Tests of what is logged of servers. newAttacker is a socket in place of a server, by which a test answers itself or
+// keeps silent (hostile_test.go). newClient makes a Client of the servers in its Config, and accepted does a login that
+// must succeed.
+
 package radius
 
 import (

@@ -106,6 +106,8 @@ type Config struct {
 	// this.
 	SwapOctets bool
 	Log        *slog.Logger // of what servers do wrong; nil: discarded
+	// Prefixes returns the IPv6 prefixes that are a session's alone. nil: none are.
+	Prefixes func(session.Session) Prefixes
 	// LocalAccounts means that passwords are also checked without these servers: Acct-Authentic is then Local.
 	LocalAccounts bool
 }

@@ -1,3 +1,7 @@
+// Tests of the error of a login that no server answered: it says why. newAttacker is a socket in place of a server, by
+// which a test answers itself: signed answers are good, flip makes one wrong by one bit (hostile_test.go). newClient
+// makes a Client of the servers in its Config; loopbackPort is an address at which nobody listens.
+
 package radius
 
 import (

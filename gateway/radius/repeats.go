@@ -1,3 +1,6 @@
+// The memory of requests that were carried out, so that a repeated or recorded Disconnect- or CoA-Request is not
+// carried out again.
+
 package radius
 
 import (
@@ -29,17 +32,17 @@ type requestID struct {
 
 // answeredRequest is the result of a request that was carried out.
 type answeredRequest struct {
-	forgetAt time.Time // as long it is remembered
-	timed    bool      // later than until the request is refused by its Event-Timestamp
-	packet   []byte    // the answer; nil: a former process has carried it out
-	late     bool      // packet says that it is not carried out again
+	forgetAt time.Time // when it may be forgotten
+	timed    bool      // the request has an Event-Timestamp, by which it is refused after forgetAt
+	packet   []byte    // the answer; nil: a former process has carried the request out
+	late     bool      // the answer says that the request is not carried out again
 }
 
 // Bounds of what is remembered.
 const (
-	rememberN   = 1 << 16
-	lookN       = 1 << 10           // of fewer it does not matter that they are over
-	untimedFor  = 24 * time.Hour    // a request without Event-Timestamp
+	rememberN   = 1 << 16           // requests
+	lookN       = 1 << 10           // while there are fewer, expired requests are not removed
+	untimedFor  = 24 * time.Hour    // how long a request without Event-Timestamp is remembered
 	againFor    = 30 * time.Second  // how long a server sends a request again (RFC 5080, 2.2.1: MRD)
 	clockWindow = 300 * time.Second // RFC 5176, 6.3
 )
@@ -51,17 +54,18 @@ type requestMemory struct {
 	path       string // empty: in memory alone
 	log        *slog.Logger
 	answered   map[requestID]answeredRequest
-	sweepAt    int // when so many are remembered, it is time to forget what is over
-	file       *os.File
-	records    int       // in file
+	sweepAt    int       // how many are remembered when expired ones are removed next
+	file       *os.File  // nil: it cannot be written, or path is empty
+	records    int       // number of records in file
 	retryWrite time.Time // when to try to write the file again, while it cannot be written
 	failed     budget.OncePerMinute
 }
 
-// incompleteName is the file's name while requests are missing in it that were carried out.
+// incompleteName is the name of the file while it lacks requests that were carried out.
 func (r *requestMemory) incompleteName() string { return r.path + ".incomplete" }
 
-// unknown is remembered instead of requests that no file has: those before its end less untimedFor.
+// unknown stands for all requests that no file has. They came before the start of this process, which is its forgetAt
+// less untimedFor.
 var unknown = requestID{from: netip.IPv6Unspecified()}
 
 // openRepeats reads the file, which may be missing, and leaves out expired requests. It logs damage.
@@ -82,7 +86,8 @@ func openRepeats(path string, now time.Time, log *slog.Logger) *requestMemory {
 	return r
 }
 
-// load reads a file, and reports whether all is known that it had. A damaged one is set aside, whole.
+// load reads a file. It returns false if requests may be unknown because the file cannot be read. It sets a damaged
+// file aside, and takes no request from it.
 func (r *requestMemory) load(path string, now time.Time) bool {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +99,7 @@ func (r *requestMemory) load(path string, now time.Time) bool {
 		return false
 	}
 	found := map[requestID]answeredRequest{}
-	for ; len(data) >= recordSize; data = data[recordSize:] { // a crash may have cut off the last one
+	for ; len(data) >= recordSize; data = data[recordSize:] { // a crash may have cut off the last record
 		q, a, ok := readRecord(data)
 		if !ok {
 			r.setAside(path)
@@ -120,8 +125,8 @@ func (r *requestMemory) setAside(path string) {
 		"err", statefile.ErrDamaged)
 }
 
-// mayBeRepeat reports whether a request may be one that was carried out and is not remembered: it is older than the
-// time since when all are, or does not say how old it is.
+// mayBeRepeat reports whether a request may have been carried out although it is not remembered. That is so if requests
+// before some time are unknown, and the request is older than that, or has no Event-Timestamp.
 func (r *requestMemory) mayBeRepeat(p *radius.Packet, now time.Time) bool {
 	a, found := r.answerTo(unknown, now)
 	if !found {
@@ -131,8 +136,8 @@ func (r *requestMemory) mayBeRepeat(p *radius.Packet, now time.Time) bool {
 	return !timed || int64(at) <= a.forgetAt.Add(-untimedFor).Unix()
 }
 
-// A record is the sender's address, the identifier, the authenticator, the time in Unix seconds, and 1
-// where the request has an Event-Timestamp.
+// A record is the sender's address, the identifier, the authenticator, forgetAt in Unix seconds, and 1 if the request
+// has an Event-Timestamp.
 const recordSize = 16 + 1 + 16 + 8 + 1
 
 func appendRecord(b []byte, q requestID, a answeredRequest) []byte {
@@ -149,7 +154,7 @@ func appendRecord(b []byte, q requestID, a answeredRequest) []byte {
 func readRecord(b []byte) (q requestID, a answeredRequest, ok bool) {
 	q.from, q.id, q.authenticator = netip.AddrFrom16([16]byte(b)).Unmap(), b[16], [16]byte(b[17:])
 	until := binary.BigEndian.Uint64(b[33:])
-	// Event-Timestamp has 32 bits: a clock that was wrong is no damage.
+	// A time far in the future is no damage: the server's clock may have been wrong. Event-Timestamp has 32 bits.
 	ok = until > 0 && until <= 1<<32+uint64(untimedFor/time.Second) && b[41] <= 1
 	return q, answeredRequest{forgetAt: time.Unix(int64(until), 0), timed: b[41] == 1}, ok
 }
@@ -191,12 +196,12 @@ func (r *requestMemory) rewrite(now time.Time) {
 // tryAgain is the time between attempts to write the file.
 const tryAgain = 10 * time.Second
 
-// fail goes on in memory alone, and takes care that the next process knows.
+// fail goes on in memory alone, and has the file's name tell the next process that requests are missing.
 func (r *requestMemory) fail(err error, now time.Time) {
 	r.close()
 	r.file, r.retryWrite = nil, now.Add(tryAgain)
 	marked := os.Rename(r.path, r.incompleteName())
-	if errors.Is(marked, fs.ErrNotExist) { // there was none, or it is renamed already
+	if errors.Is(marked, fs.ErrNotExist) { // there was no file, or it has that name already
 		var f *os.File
 		if f, marked = os.OpenFile(r.incompleteName(), os.O_WRONLY|os.O_CREATE, 0o600); marked == nil {
 			marked = f.Close()
@@ -215,7 +220,7 @@ func (r *requestMemory) fail(err error, now time.Time) {
 // unwritten reports whether the file lacks requests.
 func (r *requestMemory) unwritten() bool { return r.path != "" && r.file == nil }
 
-// retry writes the file where that failed, and it is time to try again.
+// retry writes the file if that failed before, and it is time to try again.
 func (r *requestMemory) retry(now time.Time) {
 	if r.unwritten() && !now.Before(r.retryWrite) {
 		r.rewrite(now)
@@ -234,14 +239,14 @@ func (r *requestMemory) answerTo(q requestID, now time.Time) (answeredRequest, b
 	return before, found && now.Before(before.forgetAt)
 }
 
-// fresh reports whether a repeated request may come from a server that just missed the answer: then it gets the answer
-// again.
+// fresh reports whether a repeated request may come from a server that did not get the answer. Such a server gets the
+// answer again.
 func (a answeredRequest) fresh(now time.Time) bool {
 	return a.timed || now.Before(a.forgetAt.Add(againFor-untimedFor))
 }
 
-// add remembers a request before it is carried out. It returns false when there is no room: everything else that is
-// remembered could be repeated.
+// add remembers a request before it is carried out. It returns false if there is no room, and no request that it may
+// forget.
 func (r *requestMemory) add(q requestID, p *radius.Packet, now time.Time) bool {
 	if len(r.answered) >= r.sweepAt {
 		r.removeExpired(now)
@@ -269,13 +274,14 @@ func (r *requestMemory) add(q requestID, p *radius.Packet, now time.Time) bool {
 	return true
 }
 
-// removeExpired removes expired requests. It runs again when twice as many are remembered.
+// removeExpired removes expired requests. It is called again when twice as many requests are remembered.
 func (r *requestMemory) removeExpired(now time.Time) {
 	maps.DeleteFunc(r.answered, func(_ requestID, a answeredRequest) bool { return !now.Before(a.forgetAt) })
 	r.sweepAt = min(max(2*len(r.answered), lookN), rememberN)
 }
 
-// makeRoom forgets the oldest of those without Event-Timestamp, though they are not over.
+// makeRoom forgets the oldest eighth of the requests without Event-Timestamp, although they have not expired. It
+// returns false if there are none.
 func (r *requestMemory) makeRoom() bool {
 	var untimed []requestID
 	for q, a := range r.answered {
@@ -290,7 +296,7 @@ func (r *requestMemory) makeRoom() bool {
 	return len(untimed) > 0
 }
 
-// answer keeps the answer to a request; late: to one that is not carried out again.
+// answer keeps the answer to a request. late: the answer says that the request is not carried out again.
 func (r *requestMemory) answer(q requestID, packet []byte, late bool) {
 	a := r.answered[q]
 	a.packet, a.late = packet, late

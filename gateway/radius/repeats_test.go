@@ -1,3 +1,7 @@
+// Tests that a Disconnect or CoA request is not carried out twice, also after a restart: the requests are kept in a
+// file. newDynamic makes the server of such requests with a table of one session (oneSession), which counts what is
+// done to it (dynamic_test.go).
+
 package radius
 
 import (

@@ -8,10 +8,15 @@ import (
 	"time"
 
 	"github.com/mdlayher/ndp"
+
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 )
 
 // MAC is an Ethernet address.
 type MAC = [6]byte
+
+// Client is whom a server tells something: a device, or the client of a PPPoE session.
+type Client = framelink.Host
 
 // Infinity is a lifetime without end: 0xffffffff seconds on the wire.
 const Infinity = ndp.Infinity
@@ -69,7 +74,8 @@ type Prefix struct {
 type Route struct {
 	Prefix     netip.Prefix
 	Preference Preference
-	Lifetime   time.Duration
+	Lifetime   time.Duration // advertised anew each time
+	Until      time.Time     // it is not advertised beyond; zero: Lifetime alone counts
 }
 
 // lifetimes are those that are advertised at a moment.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
@@ -16,10 +17,10 @@ type words struct {
 	adverts map[MAC]Advertisement
 }
 
-func (w *words) of(mac MAC) (Advertisement, bool) {
+func (w *words) of(c Client) (Advertisement, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	a, ok := w.adverts[mac]
+	a, ok := w.adverts[c.MAC]
 	return a, ok
 }
 
@@ -57,7 +58,7 @@ func TestEachClientItsPrefix(t *testing.T) {
 	second.shows(addrs, "2001:db8:2:", "!tentative")
 
 	said.set(first.mac, slaac("2001:db8:3::/64"))
-	s.Retell(first.mac)
+	s.Retell(Client{MAC: first.mac})
 	first.shows(addrs, "2001:db8:1:", "deprecated", "valid_lft 7")
 	first.shows(addrs, "2001:db8:3:", "!deprecated", "!tentative")
 	first.shows("ip -6 route show dev c0 default", "via fe80::1")
@@ -112,10 +113,10 @@ func TestClientsOfAnEarlierServer(t *testing.T) {
 	netnstest.Until(t, "a refused solicitation", func() bool { return s.Stats().Refused > 0 })
 	said.set(c.mac, slaac("2001:db8:1::/60"))
 	before := s.Stats().Refused
-	s.Retell(c.mac)
+	s.Retell(Client{MAC: c.mac})
 	netnstest.Until(t, "a refused advertisement", func() bool { return s.Stats().Refused > before })
 	said.set(c.mac, slaac("2001:db8:1::/64"))
-	s.Retell(c.mac)
+	s.Retell(Client{MAC: c.mac})
 	if got := w.await(); got.prefixes()["2001:db8:1::/64"] != [2]int{3600, 14400} || got.to != c.mac {
 		t.Errorf("%+v", got)
 	}
@@ -133,7 +134,7 @@ func TestFloodIsBounded(t *testing.T) {
 	w := c.wire()
 	told := slaac("2001:db8:1::/64")
 	cfg := config()
-	cfg.Told = func(MAC) (Advertisement, bool) { return told, true }
+	cfg.Told = func(Client) (Advertisement, bool) { return told, true }
 	cfg.PerMAC.AtOnce, cfg.PerMAC.EachSecond = 2, 1e-6
 	cfg.MaxClients = 50
 	s := start(t, cfg)
@@ -159,9 +160,37 @@ func TestFloodIsBounded(t *testing.T) {
 	}
 }
 
+// TestEachIsAnsweredAlone: hosts that come together get answers of their own, and need not wait until all may be told
+// again.
+func TestEachIsAnsweredAlone(t *testing.T) {
+	c := newLAN(t, 1).clients[0]
+	c.silence()
+	c.up()
+	cfg := config()
+	cfg.All = slaac("2001:db8:1::/64")
+	w := c.wire()
+	s := start(t, cfg)
+	w.await() // what nobody has asked for
+	before, begin, made := s.Stats(), time.Now(), 0
+	netnstest.Until(t, "answers", func() bool {
+		for range 20 {
+			made++
+			w.solicit(macOf(0x1000 + made))
+		}
+		return s.Stats().Solicited > 500
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all.solicited || s.all.last.After(begin) && s.stats.unsolicited.Load() == before.Unsolicited {
+		t.Error("an advertisement to all answers some of them")
+	}
+}
+
 // TestManyAreAnsweredAtOnce: when more hosts solicit than get answers of their own, one advertisement answers all of
 // them.
 func TestManyAreAnsweredAtOnce(t *testing.T) {
+	defer func(before budget.Rate) { singleAnswers = before }(singleAnswers)
+	singleAnswers = budget.Rate{AtOnce: 32, EachSecond: 16}
 	c := newLAN(t, 1).clients[0]
 	c.silence()
 	c.up()

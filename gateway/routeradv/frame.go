@@ -7,6 +7,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 )
 
 // errFrame is what all errors of parseFrame wrap.
@@ -14,7 +16,7 @@ var errFrame = errors.New("no valid router solicitation or advertisement")
 
 // heard is a router solicitation, or the advertisement of another router.
 type heard struct {
-	mac    MAC // its sender's
+	from   Client // its sender
 	src    netip.Addr
 	advert bool
 	prefix netip.Prefix // the first of an advertisement; zero: it has none
@@ -25,16 +27,17 @@ type heard struct {
 // were to be ignored (RFC 6980), and no host puts another one there.
 func parseFrame(frame []byte) (heard, error) {
 	fault := func(text string) (heard, error) { return heard{}, fmt.Errorf("%w: %s", errFrame, text) }
-	if len(frame) < ethernetLen+ipv6Len+rsHeaderLen {
+	from, packet, is6 := framelink.Split(frame)
+	h := heard{from: from}
+	switch {
+	case !is6 || len(packet) == 0 || packet[0]>>4 != 6:
+		return fault("it is not IPv6")
+	case len(packet) < ipv6Len+rsHeaderLen:
 		return fault("it is too short")
 	}
-	h := heard{mac: MAC(frame[6:12])}
-	packet := frame[ethernetLen:]
 	end := ipv6Len + int(binary.BigEndian.Uint16(packet[4:]))
 	switch {
-	case binary.BigEndian.Uint16(frame[12:]) != unix.ETH_P_IPV6 || packet[0]>>4 != 6:
-		return fault("it is not IPv6")
-	case h.mac[0]&1 != 0 || h.mac == MAC{}:
+	case from.MAC[0]&1 != 0 || from.MAC == MAC{}:
 		return fault("its sender is no station")
 	case packet[6] != unix.IPPROTO_ICMPV6:
 		return fault("ICMPv6 does not follow the IPv6 header")

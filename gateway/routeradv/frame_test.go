@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/framelink"
 )
 
 var hostAddr = netip.MustParseAddr("fe80::10")
@@ -21,17 +23,20 @@ func TestParseFrame(t *testing.T) {
 		want  heard
 	}{
 		{"without an address", frameOf(macOf(16), netip.IPv6Unspecified(), allRouters, solicitation()),
-			heard{mac: macOf(16), src: netip.IPv6Unspecified()}},
+			heard{from: Client{MAC: macOf(16)}, src: netip.IPv6Unspecified()}},
 		{"with an address", frameOf(macOf(16), hostAddr, allRouters, solicitation(source...)),
-			heard{mac: macOf(16), src: hostAddr}},
+			heard{from: Client{MAC: macOf(16)}, src: hostAddr}},
+		{"in a PPPoE session",
+			framelink.Frame(Client{MAC: macOf(1), Session: 7}, macOf(16), Packet(hostAddr, allRouters, solicitation())),
+			heard{from: Client{MAC: macOf(16), Session: 7}, src: hostAddr}},
 		{"padded", append(frameOf(macOf(16), hostAddr, allRouters, solicitation()), 1, 2, 3),
-			heard{mac: macOf(16), src: hostAddr}},
+			heard{from: Client{MAC: macOf(16)}, src: hostAddr}},
 		{"with an unknown option", frameOf(macOf(16), hostAddr, allRouters, solicitation(0xfe, 1, 0, 0, 0, 0, 0, 0)),
-			heard{mac: macOf(16), src: hostAddr}},
+			heard{from: Client{MAC: macOf(16)}, src: hostAddr}},
 		{"an advertisement", frameOf(macOf(16), hostAddr, allNodes, router),
-			heard{macOf(16), hostAddr, true, netip.MustParsePrefix("2001:db8:1::/64")}},
+			heard{Client{MAC: macOf(16)}, hostAddr, true, netip.MustParsePrefix("2001:db8:1::/64")}},
 		{"an advertisement without a prefix", frameOf(macOf(16), hostAddr, allNodes, router[:raHeaderLen]),
-			heard{mac: macOf(16), src: hostAddr, advert: true}},
+			heard{from: Client{MAC: macOf(16)}, src: hostAddr, advert: true}},
 	} {
 		if got, err := parseFrame(tt.frame); got != tt.want || err != nil {
 			t.Errorf("%s: %+v, %v", tt.name, got, err)
@@ -97,6 +102,7 @@ func FuzzSolicitation(f *testing.F) {
 	f.Add(frameOf(macOf(16), netip.IPv6Unspecified(), allRouters, solicitation()))
 	f.Add(frameOf(macOf(16), hostAddr, allRouters, solicitation(optSourceMAC, 1, 2, 0, 0, 0, 0, 0x10)))
 	f.Add(frameOf(macOf(16), hostAddr, allNodes, router))
+	f.Add(framelink.Frame(Client{MAC: macOf(1), Session: 7}, macOf(16), Packet(hostAddr, allRouters, solicitation())))
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if len(frame) >= ethernetLen+ipv6Len+rsHeaderLen { // a right checksum leads further in
 			message := frame[ethernetLen+ipv6Len:]
@@ -110,7 +116,8 @@ func FuzzSolicitation(f *testing.F) {
 			}
 			return
 		}
-		if h.mac[0]&1 != 0 || !h.src.IsLinkLocalUnicast() && (h.advert || !h.src.IsUnspecified()) || frame[21] != hopLimit ||
+		if h.from.MAC[0]&1 != 0 || !h.src.IsLinkLocalUnicast() && (h.advert || !h.src.IsUnspecified()) ||
+			h.from.Session == 0 && frame[21] != hopLimit ||
 			h.prefix.IsValid() && (!h.advert || h.prefix != h.prefix.Masked()) {
 			t.Errorf("%+v of %x", h, frame)
 		}

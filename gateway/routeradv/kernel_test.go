@@ -14,7 +14,8 @@ func TestKernelConfiguresItself(t *testing.T) {
 	cfg.All = slaac("2001:db8:1::/64")
 	cfg.All.Preference, cfg.All.HopLimit, cfg.All.MTU = High, 61, 1400
 	cfg.All.Reachable, cfg.All.Retransmit = 31*time.Second, 1500*time.Millisecond
-	cfg.All.Routes = []Route{{netip.MustParsePrefix("2001:db8:ff00::/40"), Low, time.Hour}}
+	cfg.All.Routes = []Route{
+		{Prefix: netip.MustParsePrefix("2001:db8:ff00::/40"), Preference: Low, Lifetime: time.Hour}}
 	s := start(t, cfg)
 	c.Set(t, "ipv6/conf/c0/use_tempaddr", "2")
 	c.Run(t, "[ ! -e /proc/sys/net/ipv6/conf/c0/accept_ra_rt_info_max_plen ] || "+

@@ -1,8 +1,6 @@
 package routeradv
 
 import (
-	"encoding/binary"
-
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
@@ -22,14 +20,6 @@ func linkConfig(cfg Config) framelink.Config {
 
 // groupMAC is the Ethernet address of a multicast group (RFC 2464, section 7).
 func groupMAC(group [16]byte) MAC { return MAC{0x33, 0x33, group[12], group[13], group[14], group[15]} }
-
-// toEthernet is the frame of an IPv6 packet to a MAC address, which may be one host's although the packet is for all
-// nodes (RFC 6085).
-func toEthernet(to, from MAC, ip []byte) []byte {
-	frame := make([]byte, 0, ethernetLen+len(ip))
-	frame = append(append(frame, to[:]...), from[:]...)
-	return append(binary.BigEndian.AppendUint16(frame, unix.ETH_P_IPV6), ip...)
-}
 
 // frameFilter passes untagged router solicitations and advertisements that arrived on the interface and are addressed
 // to this host or to several.

@@ -122,7 +122,7 @@ func (a Advertisement) options(now time.Time) []ndp.Option {
 	for _, r := range a.Routes {
 		list = append(list, &ndp.RouteInformation{
 			Prefix: r.Prefix.Addr(), PrefixLength: uint8(r.Prefix.Bits()),
-			Preference: r.Preference, RouteLifetime: seconds(r.Lifetime),
+			Preference: r.Preference, RouteLifetime: seconds(until(r.Lifetime, r.Until, now)),
 		})
 	}
 	if len(a.DNSServers) > 0 {

@@ -126,6 +126,7 @@ func TestDeadlines(t *testing.T) {
 	now := time.Now()
 	p := Prefix{Prefix: netip.MustParsePrefix("2001:db8:1::/64"), Preferred: time.Hour, Valid: 2 * time.Hour,
 		PreferredUntil: now.Add(30 * time.Minute), ValidUntil: now.Add(90 * time.Minute)}
+	r := Route{Prefix: p.Prefix, Lifetime: 75 * time.Minute, Until: p.ValidUntil}
 	for _, tt := range []struct{ after, preferred, valid time.Duration }{
 		{0, 30 * time.Minute, 90 * time.Minute},
 		{20 * time.Minute, 10 * time.Minute, 70 * time.Minute},
@@ -133,7 +134,7 @@ func TestDeadlines(t *testing.T) {
 		{90*time.Minute - time.Millisecond, 0, time.Second},
 		{100 * time.Minute, 0, 0},
 	} {
-		message, err := encode(Advertisement{Prefixes: []Prefix{p}}, now.Add(tt.after))
+		message, err := encode(Advertisement{Prefixes: []Prefix{p}, Routes: []Route{r}}, now.Add(tt.after))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,6 +145,10 @@ func TestDeadlines(t *testing.T) {
 		got := m.(*ndp.RouterAdvertisement).Options[0].(*ndp.PrefixInformation)
 		if got.PreferredLifetime != tt.preferred || got.ValidLifetime != tt.valid {
 			t.Errorf("after %s: %s, %s", tt.after, got.PreferredLifetime, got.ValidLifetime)
+		}
+		route := m.(*ndp.RouterAdvertisement).Options[1].(*ndp.RouteInformation)
+		if route.RouteLifetime != min(r.Lifetime, tt.valid) {
+			t.Errorf("after %s the route is told for %s", tt.after, route.RouteLifetime)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"time"
 
@@ -30,15 +29,15 @@ const (
 	retellPause = 200 * time.Microsecond
 )
 
-// singleAnswers bounds the answers to single hosts where all are told the same. When more hosts solicit, one
-// advertisement to all answers them.
-var singleAnswers = budget.Rate{AtOnce: 32, EachSecond: 16}
+// singleAnswers bounds the answers to single hosts where all are told the same: as much as a slow link carries. When
+// more hosts solicit, one advertisement to all answers them, which may come 3 s later. Tests change it.
+var singleAnswers = budget.Rate{AtOnce: 5000, EachSecond: 5000}
 
 // audience is a client or all hosts, and when it is told something next.
 type audience struct {
 	due.Place
 	at        time.Time
-	mac       MAC
+	client    Client
 	last      time.Time // when it was told something; zero: never
 	solicited bool      // the next one answers a solicitation
 	soon      int       // so many come initialInterval apart at most
@@ -61,12 +60,12 @@ func (s *Server) announce() {
 
 // solicited plans the answer to a solicitation, after a random delay (RFC 4861, section 6.2.6). An answer that is
 // planned already serves this one too.
-func (s *Server) solicited(mac MAC, now time.Time) {
+func (s *Server) solicited(from Client, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	to := s.all
-	if s.all == nil || s.clients[mac] != nil || s.answers.Spend(singleAnswers, budget.Now()) {
-		to = s.client(mac)
+	if s.all == nil || s.clients[from] != nil || s.answers.Spend(singleAnswers, budget.Now()) {
+		to = s.client(from)
 	}
 	if to == nil {
 		s.stats.refused.Add(1)
@@ -156,7 +155,7 @@ func (s *Server) tell(to *audience, now time.Time) {
 	s.plan(to, ok, now)
 	s.mu.Unlock()
 	counter.Add(1)
-	s.send(to.mac, a, now)
+	s.send(to.client, a, now)
 }
 
 // words are what an audience is to be told; false: nothing. An error says why hosts would refuse it: then nothing is
@@ -167,7 +166,7 @@ func (s *Server) words(to *audience) (Advertisement, bool, error) {
 		defer s.mu.Unlock()
 		return s.advert, true, nil
 	}
-	a, ok := s.cfg.Told(to.mac)
+	a, ok := s.cfg.Told(to.client)
 	if !ok {
 		return a, false, nil
 	}
@@ -175,7 +174,7 @@ func (s *Server) words(to *audience) (Advertisement, bool, error) {
 	if err != nil {
 		s.badLog.Do(func() {
 			s.cfg.Log.Error("a client's router advertisement is wrong and was not sent",
-				"interface", s.cfg.Interface, "client", net.HardwareAddr(to.mac[:]).String(), "err", err)
+				"interface", s.cfg.Interface, "client", to.client.String(), "err", err)
 		})
 	}
 	return a, true, err
@@ -195,9 +194,12 @@ func (s *Server) plan(to *audience, again bool, now time.Time) {
 	if s.all != nil && to != s.all {
 		again = to.Queued() // it has solicited again meanwhile
 	}
+	if to != s.all && s.clients[to.client] != to {
+		return // Forget was called meanwhile
+	}
 	if !again {
 		s.queue.Remove(to)
-		delete(s.clients, to.mac)
+		delete(s.clients, to.client)
 		return
 	}
 	interval := s.cfg.MinInterval + rand.N(s.cfg.MaxInterval-s.cfg.MinInterval+1)
@@ -225,7 +227,7 @@ func (s *Server) sayFarewell() {
 				a = Advertisement{}
 			}
 			now := time.Now()
-			s.send(to.mac, to.history.advertise(a, now).Final(), now)
+			s.send(to.client, to.history.advertise(a, now).Final(), now)
 			s.stats.unsolicited.Add(1)
 		}
 	}

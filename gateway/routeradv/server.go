@@ -20,17 +20,17 @@ import (
 )
 
 // Config is what a server is to do. With Told each client is told something of its own (RFC 8273), always by frames to
-// its MAC address alone. Without it, all hosts of the link are told All.
+// its MAC address alone, or in its PPPoE session. Without it, all hosts of the link are told All.
 type Config struct {
 	Interface string
 	LinkLocal netip.Addr // the gateway's link-local address, which the interface has: hosts take it as their router
 
 	All Advertisement
-	// Told says what a client is told; false: it is told nothing. It is called for every MAC address that solicits, as
+	// Told says what a client is told; false: it is told nothing. It is called for every client that solicits, as
 	// often as PerMAC lets it, and then for each advertisement, until it says false or Close has returned; never twice at
 	// a time. It may call the server's methods except Close. A server knows no prefixes of an earlier one: until they are
 	// over, Told adds them with Preferred 0.
-	Told func(MAC) (Advertisement, bool)
+	Told func(Client) (Advertisement, bool)
 
 	// Hosts are told again at random intervals of this length (RFC 4861, section 6.2.1). MaxInterval: 4 s to 1,800 s,
 	// default 600 s. MinInterval: 3 s to 0.75 MaxInterval, default a third of MaxInterval, or 3 s.
@@ -124,7 +124,7 @@ type Server struct {
 	mu      sync.Mutex // guards what follows
 	advert  Advertisement
 	all     *audience // nil: each client is told something of its own
-	clients map[MAC]*audience
+	clients map[Client]*audience
 	queue   due.Queue[*audience]
 }
 
@@ -135,7 +135,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("advertising a router on %s: %w", cfg.Interface, err)
 	}
 	s := &Server{
-		cfg: cfg, advert: cfg.All.clone(), clients: map[MAC]*audience{}, wake: make(chan struct{}, 1),
+		cfg: cfg, advert: cfg.All.clone(), clients: map[Client]*audience{}, wake: make(chan struct{}, 1),
 		senders: budget.Senders[MAC]{Rate: cfg.PerMAC, Size: maxSenders},
 		rogues:  budget.Senders[MAC]{Rate: daily, Size: maxRogues},
 	}
@@ -144,7 +144,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("advertising a router on %s: %w", cfg.Interface, err)
 	}
 	if cfg.Told == nil {
-		s.all = &audience{mac: groupMAC(allNodes.As16())}
+		s.all = &audience{client: Client{MAC: groupMAC(allNodes.As16())}}
 		s.announce()
 	}
 	return s, nil
@@ -204,7 +204,7 @@ func (s *Server) Update(change func(*Advertisement)) error {
 
 // Retell tells clients anew what Told says of them, and thrice in all, also clients that have not solicited, such as
 // those of an earlier server; without clients: all that are remembered. They are told as fast as retellPause lets it.
-func (s *Server) Retell(clients ...MAC) {
+func (s *Server) Retell(clients ...Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all != nil {
@@ -214,8 +214,8 @@ func (s *Server) Retell(clients ...MAC) {
 		clients = slices.Collect(maps.Keys(s.clients))
 	}
 	at := time.Now()
-	for _, mac := range clients {
-		if to := s.client(mac); to != nil {
+	for _, one := range clients {
+		if to := s.client(one); to != nil {
 			to.soon = initialAdverts
 			s.bring(to, at)
 			at = at.Add(retellPause)
@@ -225,58 +225,72 @@ func (s *Server) Retell(clients ...MAC) {
 
 // client is a client's audience, a new one for a new client; nil: there are as many as there may be. The caller has the
 // lock.
-func (s *Server) client(mac MAC) *audience {
-	to := s.clients[mac]
+func (s *Server) client(c Client) *audience {
+	to := s.clients[c]
 	if to == nil && len(s.clients) < s.cfg.MaxClients {
-		to = &audience{mac: mac}
-		s.clients[mac] = to
+		to = &audience{client: c}
+		s.clients[c] = to
 	}
 	return to
 }
 
+// Forget ends what a client is told, without a word to it, because its PPPoE session has ended.
+func (s *Server) Forget(c Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if to := s.clients[c]; to != nil {
+		s.queue.Remove(to)
+		delete(s.clients, c)
+	}
+}
+
 // handle takes one frame. Only the receiving goroutine calls it.
 func (s *Server) handle(frame []byte) {
-	solicits := len(frame) > ethernetLen+ipv6Len && frame[ethernetLen+ipv6Len] == typeRS
-	if solicits && !s.admits(MAC(frame[6:12])) { // costs little more than reading it
+	from, packet, _ := framelink.Split(frame)
+	solicits := len(packet) > ipv6Len && packet[ipv6Len] == typeRS
+	if solicits && !s.admits(from) { // costs little more than reading it
 		s.stats.refused.Add(1)
 		return
 	}
 	h, err := parseFrame(frame)
 	switch own := s.link.MAC(); {
-	case err != nil || h.mac == own:
+	case err != nil || h.from.MAC == own:
 		s.stats.malformed.Add(1)
 	case h.advert:
 		s.stats.rogue.Add(1)
-		if s.cfg.Rogue != nil && s.rogues.Spend(h.mac, false, budget.Now()) {
-			s.cfg.Rogue(Rogue{MAC: h.mac, Addr: h.src, Prefix: h.prefix})
+		if s.cfg.Rogue != nil && s.rogues.Spend(h.from.MAC, false, budget.Now()) {
+			s.cfg.Rogue(Rogue{MAC: h.from.MAC, Addr: h.src, Prefix: h.prefix})
 		}
 	default:
-		s.solicited(h.mac, time.Now())
+		s.solicited(h.from, time.Now())
 	}
 }
 
-// admits reports whether another solicitation of a MAC address is answered. Clients that have been told something have
-// a budget apart from that of new ones.
-func (s *Server) admits(mac MAC) bool {
+// admits reports whether another solicitation of a client is answered; those of a MAC address have one budget. Clients
+// that have been told something have a budget apart from that of new ones.
+func (s *Server) admits(c Client) bool {
 	s.mu.Lock()
-	to := s.clients[mac]
+	to := s.clients[c]
 	known := to != nil && !to.history.empty()
 	s.mu.Unlock()
-	return s.senders.Spend(mac, known, budget.Now())
+	return s.senders.Spend(c.MAC, known, budget.Now())
 }
 
 // send writes an advertisement to the link. A failure is counted, and logged once a minute: the next one may arrive.
-func (s *Server) send(to MAC, a Advertisement, now time.Time) {
-	a.Source = s.link.MAC()
+func (s *Server) send(to Client, a Advertisement, now time.Time) {
+	own := s.link.MAC()
+	if to.Session == 0 { // PPP has no such addresses (RFC 5072, section 5)
+		a.Source = own
+	}
 	message, err := encode(a, now)
 	if err == nil {
-		err = s.link.Send(toEthernet(to, a.Source, Packet(s.cfg.LinkLocal, allNodes, message)))
+		err = s.link.Send(framelink.Frame(to, own, Packet(s.cfg.LinkLocal, allNodes, message)))
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		s.stats.sendErrors.Add(1)
 		s.badLog.Do(func() {
 			s.cfg.Log.Warn("a router advertisement was not sent", "interface", s.cfg.Interface,
-				"to", net.HardwareAddr(to[:]).String(), "err", err)
+				"to", to.String(), "err", err)
 		})
 	}
 }

@@ -84,7 +84,7 @@ func TestGivenFrames(t *testing.T) {
 	w := c.wire()
 	g := given{make(chan []byte), make(chan struct{})}
 	cfg := config()
-	cfg.Told = func(MAC) (Advertisement, bool) { return slaac("2001:db8:1::/64"), true }
+	cfg.Told = func(Client) (Advertisement, bool) { return slaac("2001:db8:1::/64"), true }
 	cfg.Frames = func() (io.ReadCloser, error) { return g, nil }
 	s := start(t, cfg)
 	w.solicit(c.mac)

@@ -1,3 +1,5 @@
+// Further addresses of a client, beside its first one.
+
 package session
 
 import (
@@ -9,59 +11,81 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Extend gives a client another address, of either family: it is admitted, limited and counted with the
-// first one, and lost with it. Without a change it does nothing. It fails with ErrMoved where the client has gone, with
-// ErrTaken while another has the address, and with the data path's error where that can have no such address.
-func (t *Table) Extend(key Key, addr netip.Addr) error {
+// Extend gives a client further addresses, of either family. They are admitted, limited and counted with the first one,
+// and lost with it. If the client has them already, nothing changes. Extend fails with ErrMoved if the client has gone,
+// with ErrTaken if another client has an address, and with the data path's error if that cannot have an address. The
+// client gets the others all the same.
+func (t *Table) Extend(key Key, addrs ...netip.Addr) error {
 	return t.alterAddrs(key, func(c *client) error {
-		addr = addr.Unmap()
-		switch {
-		case !addr.IsValid() || addr.IsUnspecified():
-			return fmt.Errorf("%v: %w", addr, ErrNoHost)
-		case addr.Is4() && c.only6():
-			return fmt.Errorf("%v: %w: it is leased", addr, ErrFirst)
-		case slices.Contains(c.addrs(), addr):
-			return nil
-		case !t.reserveFurther(c, addr):
-			return ErrTaken
+		var reserved []netip.Addr
+		var errs []error
+		for _, addr := range addrs {
+			switch addr = addr.Unmap(); {
+			case !addr.IsValid() || addr.IsUnspecified():
+				errs = append(errs, fmt.Errorf("%v: %w", addr, ErrNoHost))
+			case addr.Is4() && c.only6():
+				errs = append(errs, fmt.Errorf("%v: %w: it is leased", addr, ErrFirst))
+			case slices.Contains(c.addrs(), addr) || slices.Contains(reserved, addr):
+			case !t.reserveFurther(c, addr):
+				errs = append(errs, fmt.Errorf("%v: %w", addr, ErrTaken))
+			default:
+				reserved = append(reserved, addr)
+			}
 		}
-		err := t.extend(c, addr)
-		if err != nil {
-			t.mu.Lock()
-			delete(t.byFurtherAddr, addr)
-			t.mu.Unlock()
-		}
-		return err
+		return errors.Join(append(errs, t.extendAll(c, reserved))...)
 	})
 }
 
-// extend writes a further address to disk, and has the data path let it in. When that fails it is neither on the disk
-// nor let in. op must be held.
-func (t *Table) extend(c *client, addr netip.Addr) error {
+// extendAll gives a client addresses that reserveFurther keeps for it: together, or one by one when that fails. op must
+// be held.
+func (t *Table) extendAll(c *client, addrs []netip.Addr) error {
+	if len(addrs) == 0 {
+		return nil
+	}
+	err := t.extend(c, addrs)
+	switch {
+	case err == nil:
+	case len(addrs) > 1:
+		err = nil
+		for _, addr := range addrs {
+			err = errors.Join(err, t.extendAll(c, []netip.Addr{addr}))
+		}
+	default:
+		t.mu.Lock()
+		delete(t.byFurtherAddr, addrs[0])
+		t.mu.Unlock()
+	}
+	return err
+}
+
+// extend writes further addresses to disk and then admits them in the data path. When that fails, the addresses are in
+// neither of them. op must be held.
+func (t *Table) extend(c *client, addrs []netip.Addr) error {
 	before, next := c.entry, c.entry
-	next.change(func(r *extraFields) { r.furtherAddrs = append(slices.Clone(r.furtherAddrs), addr) })
+	next.change(func(r *extraFields) { r.furtherAddrs = append(slices.Clone(r.furtherAddrs), addrs...) })
 	if err := t.journal.commit(change{id: c.identity, record: t.record(&next)}); err != nil {
 		return err
 	}
 	err := t.setDatapath(c, &next)
 	if err == nil {
+		c.tellSoon(&next, t.clock.now())
 		t.publish(c, next)
 		return nil
 	}
-	// It may have failed halfway. The disk may refuse the record of before, which is then written later.
+	// setDatapath may have failed halfway. If the disk refuses the former record too, it is written later.
 	undone := t.setDatapath(c, &before)
 	c.inDatapath = c.inDatapath && undone == nil // otherwise the next lease sets it again
 	return errors.Join(err, undone, t.journal.commit(change{id: c.identity, record: t.record(&before), mustHappen: true}))
 }
 
-// Withdraw takes an address back that Extend or Enter gave. One that the client does not have is no error. A client
-// without IPv4 is known by another one of its addresses from then on, and ends with the last one.
+// Withdraw takes away an address that Extend or Enter gave. If the client does not have it, nothing changes. When a
+// client without IPv4 loses its first address, another one becomes the first; when it loses its last one, it ends.
 func (t *Table) Withdraw(key Key, addr netip.Addr) error {
 	return t.alterAddrs(key, func(c *client) error { return t.withdraw(c, addr.Unmap()) })
 }
 
-// withdraw closes the data path to a further address, writes to disk that the client does not have it, and has its
-// connections end. When the data path or the disk fails, the client has it still. op must be held.
+// withdraw blocks a further address in the data path, removes it on the disk, and schedules the end of its connections.
+// When the data path or the disk fails, the client keeps the address. op must be held.
 func (t *Table) withdraw(c *client, addr netip.Addr) error {
 	left := c.addrs()
 	index := slices.Index(left, addr)
@@ -88,11 +112,13 @@ func (t *Table) withdraw(c *client, addr netip.Addr) error {
 		return errors.Join(err, t.restored(c))
 	}
 	t.cutter.Schedule(c.droppedPrefixes(&next)...)
+	c.tellSoon(&next, t.clock.now())
 	t.publish(c, next)
 	return nil
 }
 
-// alterAddrs calls f for a client with op held.
+// alterAddrs calls f with the client of a key, whose op is held meanwhile. It fails with ErrMoved if the client has
+// gone.
 func (t *Table) alterAddrs(key Key, f func(*client) error) error {
 	key.Addr = key.Addr.Unmap()
 	err := t.holdOpen()
@@ -112,8 +138,8 @@ func (t *Table) alterAddrs(key Key, f func(*client) error) error {
 	return nil
 }
 
-// reserveFurther keeps an address that nobody has for a client, by which it is found once that is published; false:
-// somebody has it.
+// reserveFurther reserves an address for a client. It returns false if a client has the address. From then on no other
+// client can get it.
 func (t *Table) reserveFurther(c *client, addr netip.Addr) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,8 +150,8 @@ func (t *Table) reserveFurther(c *client, addr netip.Addr) bool {
 	return true
 }
 
-// holdFirst is holdOrAdd for a client that will be known by this address. Another client that has it as a further
-// address loses it.
+// holdFirst is holdOrAdd for the first address of a client. If another client has the address as a further one, it
+// loses it.
 func (t *Table) holdFirst(addr netip.Addr) (*client, error) {
 	for {
 		c, err := t.holdOrAdd(addr)
@@ -140,7 +166,7 @@ func (t *Table) holdFirst(addr netip.Addr) (*client, error) {
 		}
 		t.release(c)
 		if other = t.holdID(other.identity); other == nil {
-			continue // it has gone meanwhile, and its addresses with it
+			continue // the other client has gone meanwhile, so the address is free
 		}
 		err = t.withdraw(other, addr)
 		t.release(other)

@@ -1,3 +1,7 @@
+// Tests of further addresses (IPv6) of a client beside the one of its key. memory_test.go has the helpers: newMemory is
+// a data path in memory; key(mac, host) is MAC 02:00:00:00:00:mac at 10.1.0.host; openTable opens a table in a file;
+// lease gives a client a lease, admit logs it in, get reads its session; each fails the test on an error.
+
 package session_test
 
 import (
@@ -12,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestSeveralAddresses: a client's further addresses, of either family, are admitted and counted with the first one, in
-// one session, also after the table is opened again. Other clients cannot get them meanwhile.
+// TestSeveralAddresses: a client's further addresses, of either family, belong to its session: they are admitted and
+// counted with the first one. That holds after the table is opened again. Other clients cannot get them.
 func TestSeveralAddresses(t *testing.T) {
 	dp, path := newMemory(), filepath.Join(t.TempDir(), "s.db")
 	table := openTable(t, path, dp)
@@ -55,8 +59,8 @@ func TestSeveralAddresses(t *testing.T) {
 	same("read again")
 }
 
-// TestFurtherAddressRemoved: a client loses a further address when it is taken back, when it is leased to another, and
-// with its first one.
+// TestFurtherAddressRemoved: a client loses a further address by Withdraw, when another client leases it, and when it
+// loses its first address.
 func TestFurtherAddressRemoved(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
@@ -93,7 +97,7 @@ func TestFurtherAddressRemoved(t *testing.T) {
 	}
 }
 
-// TestRefusedAddress: an address that the data path cannot have is the client's neither in the table nor in the file.
+// TestRefusedAddress: when the data path refuses an address, neither the table nor the file gives it to the client.
 func TestRefusedAddress(t *testing.T) {
 	dp, path := newMemory(), filepath.Join(t.TempDir(), "s.db")
 	table := openTable(t, path, dp)
@@ -120,8 +124,46 @@ func TestRefusedAddress(t *testing.T) {
 	}
 }
 
-// TestInvalidFirstAddress: addresses by which a client cannot be first known are refused, and no client is found by
-// them.
+// TestAddressesTogether: of several addresses at once a client gets those that nobody else has. What the data path
+// refuses it gets later.
+func TestAddressesTogether(t *testing.T) {
+	dp, path := newMemory(), filepath.Join(t.TempDir(), "s.db")
+	table := openTable(t, path, dp)
+	ada, bob := key(1, 1), key(2, 2)
+	lease(t, table, ada)
+	lease(t, table, bob)
+	addrs := make([]netip.Addr, 4)
+	for i := range addrs {
+		addrs[i] = netip.MustParseAddr("2001:db8::5")
+		for range i {
+			addrs[i] = addrs[i].Next()
+		}
+	}
+	if err := table.Extend(bob, addrs[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Extend(ada, addrs[0], addrs[1], addrs[2], addrs[0]); !errors.Is(err, session.ErrTaken) {
+		t.Errorf("with one of bob's: %v", err)
+	}
+	dp.refuseWith(datapath.ErrNotSupported)
+	if err := table.Extend(ada, addrs[2], addrs[3]); !errors.Is(err, datapath.ErrNotSupported) {
+		t.Errorf("refused: %v", err)
+	}
+	dp.refuseWith(nil)
+	if err := table.Close(); err != nil {
+		t.Fatal(err)
+	}
+	table = openTable(t, path, dp)
+	want := []netip.Addr{addrs[0], addrs[2]}
+	if s := get(t, table, ada); !slices.Equal(s.FurtherAddrs, want) {
+		t.Errorf("ada has %v, want %v", s.FurtherAddrs, want)
+	}
+	if err := table.Extend(ada, addrs[3]); err != nil {
+		t.Errorf("what was refused: %v", err)
+	}
+}
+
+// TestInvalidFirstAddress: an address that cannot be a client's first one is refused, and finds no client.
 func TestInvalidFirstAddress(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	ada := key(1, 1)
@@ -151,7 +193,8 @@ func TestInvalidFirstAddress(t *testing.T) {
 	}
 }
 
-// extended is a table with ada, who is logged in, on a store in memory. open opens the next table on both.
+// extended returns a table on a store in memory, in which ada is logged in. open opens another table on the same store
+// and data path.
 func extended(t *testing.T) (table *session.Table, dp *memory, store *memoryStore, open func() *session.Table) {
 	t.Helper()
 	dp, store = newMemory(), &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}
@@ -170,8 +213,8 @@ func extended(t *testing.T) (table *session.Table, dp *memory, store *memoryStor
 	return table, dp, store, open
 }
 
-// TestAddressesFail: where the disk or the data path fails on the way, a client has in the table, in the data path and
-// on the disk the addresses that it had.
+// TestAddressesFail: when the disk or the data path fails while addresses change, the client keeps the addresses that
+// it had: in the table, in the data path and on the disk.
 func TestAddressesFail(t *testing.T) {
 	ada, six, broken := key(1, 1), netip.MustParseAddr("2001:db8::5"), errors.New("broken")
 	for name, tt := range map[string]struct {
@@ -220,7 +263,7 @@ func TestAddressesFail(t *testing.T) {
 	}
 }
 
-// TestAddressesBegin: nobody is found by an address before the disk has it and the data path lets it in.
+// TestAddressesBegin: an address finds its client only when it is on the disk and in the data path.
 func TestAddressesBegin(t *testing.T) {
 	ada, six := key(1, 1), netip.MustParseAddr("2001:db8::5")
 	table, dp, _, _ := extended(t)
@@ -246,7 +289,7 @@ func TestAddressesBegin(t *testing.T) {
 	}
 }
 
-// TestAddressesOfFormerPaths: addresses that a data path of another kind does not have are gone from the disk too, so
+// TestAddressesOfFormerPaths: addresses that another kind of data path cannot have are removed from the disk too, so
 // that they do not come back with the former kind.
 func TestAddressesOfFormerPaths(t *testing.T) {
 	ada, six := key(1, 1), netip.MustParseAddr("2001:db8::5")
@@ -262,8 +305,8 @@ func TestAddressesOfFormerPaths(t *testing.T) {
 	}
 }
 
-// TestLeaseOfAnAddressThatGoes: an address is leased although the client that had it beside its first one goes at the
-// same moment.
+// TestLeaseOfAnAddressThatGoes: an address can be leased at the moment when the client that has it as a further address
+// is removed.
 func TestLeaseOfAnAddressThatGoes(t *testing.T) {
 	table, _, _, _ := extended(t)
 	ada, bob, four := key(1, 1), key(2, 2), netip.MustParseAddr("10.1.0.9")

@@ -5,9 +5,9 @@ import (
 	"net/netip"
 )
 
-// Alter changes the limits of the session with an ID, which an address must have: edit is given those of now
-// and changes them. Times go on to be counted from the session's start, and bytes too. It fails with
-// ErrNoSession where the address has another session or none.
+// Alter changes the limits of the session with an ID at an address: edit gets the present limits and changes them.
+// Times still count from the session's start, and bytes too. Alter fails with ErrNoSession if the address has another
+// session or none.
 func (t *Table) Alter(addr netip.Addr, id string, edit func(*Limits)) error {
 	err := t.ofSession(addr, id, func(c *client) error {
 		next, login := c.entry, Login{Limits: *c.limits()}
@@ -34,7 +34,7 @@ func (t *Table) Alter(addr netip.Addr, id string, edit func(*Limits)) error {
 	return nil
 }
 
-// Kick is End for the session with this ID only. It can return ErrLater too.
+// Kick is End for the session with an ID at an address. It can also return ErrLater.
 func (t *Table) Kick(addr netip.Addr, id string, cause Cause) error {
 	err := t.ofSession(addr, id, func(c *client) error {
 		next := c.withoutSession()
@@ -47,7 +47,8 @@ func (t *Table) Kick(addr netip.Addr, id string, cause Cause) error {
 	return nil
 }
 
-// ofSession calls f with op held, if the address has the session.
+// ofSession calls f with the client of an address, whose op is held meanwhile, if the client has the session with an
+// ID. Otherwise it fails with ErrNoSession.
 func (t *Table) ofSession(addr netip.Addr, id string, f func(*client) error) error {
 	if err := t.holdOpen(); err != nil {
 		return err

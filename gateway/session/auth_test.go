@@ -1,3 +1,5 @@
+// A test of the error of a login that a server has rejected.
+
 package session
 
 import (

@@ -1,3 +1,5 @@
+// The Store in a file of bbolt.
+
 package session
 
 import (
@@ -80,11 +82,11 @@ func (f *file) Events(from uint64, visit func(number uint64, record []byte) (mor
 	})
 }
 
-// touchedMost bounds the records whose pages are the process's.
+// touchedMost is how many records may be written before releasePages is called.
 const touchedMost = 8192
 
-// releasePages has the pages of the file no longer be the process's, which has as many as it has ever read: the kernel
-// keeps them while it has room, and they come back as they are read.
+// releasePages unmaps the pages of the file that the process has read so far (MADV_DONTNEED), which otherwise count as
+// its memory. The kernel keeps them in its page cache while it has room, and maps them again when they are read.
 func (f *file) releasePages() {
 	f.unreleased = 0
 	_ = f.db.View(func(tx *bbolt.Tx) error { // meanwhile the file is not mapped elsewhere

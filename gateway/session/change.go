@@ -1,3 +1,5 @@
+// Changes of a client's state: lease, login, logout. replaceEnded has the order of disk and data path.
+
 package session
 
 import (
@@ -296,15 +298,14 @@ func (t *Table) replaceEnded(c *client, next *entry, cause Cause, instant tableT
 	if before.state == Authenticated {
 		t.report(&ended, cause, late)
 	}
-	if before.extraOrZero().pppoe.Session != 0 && t.hungUp != nil {
-		t.hungUp(before.key, before.extraOrZero().pppoe)
-	}
+	t.tellEnded(&before, ended)
 	t.cutter.Schedule(left...)
 	if next == nil {
 		t.remove(c)
 		return ended, laterError(late)
 	}
-	c.inDatapath = c.inDatapath && before.key == next.key
+	c.inDatapath = c.inDatapath && before.key == next.key &&
+		(before.state != Authenticated || len(before.extraOrZero().delegated) == len(next.extraOrZero().delegated))
 	t.arm(c, next, t.clock.now())
 	t.publish(c, *next)
 	if !c.inDatapath || next.state == Authenticated {
@@ -371,7 +372,7 @@ func (t *Table) closePath(c *client, e *entry, remove bool) error {
 		}
 		c.inDatapath, c.open = false, false
 	case c.open:
-		if err := t.set(c, datapath.Client{ID: c.identity, Addrs: e.addrs(), MAC: e.key.MAC}); err != nil {
+		if err := t.set(c, shut(c, e)); err != nil {
 			return fmt.Errorf("shut out %s: %w", e.key, err)
 		}
 	}

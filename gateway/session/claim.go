@@ -1,3 +1,5 @@
+// Clients without a lease, on networks where another server leases the addresses.
+
 package session
 
 import (

@@ -1,3 +1,7 @@
+// Tests of Claim, by which a device gets an address of its own. memory_test.go has the helpers: newMemory is a data
+// path in memory; key(mac, host) is MAC 02:00:00:00:00:mac at 10.1.0.host and keyOf(i) the key of client i; openTable
+// opens a table in a file; lease gives a client a lease, get reads its session.
+
 package session_test
 
 import (
@@ -13,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestClaimsShareTheDisk: claims that come while the disk is busy are written together.
+// TestClaimsShareTheDisk: one write to the disk stores all claims that came during the last one.
 func TestClaimsShareTheDisk(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	resume, err := table.StopWriting()
@@ -52,9 +56,9 @@ func TestClaimsShareTheDisk(t *testing.T) {
 	}
 }
 
-// TestClaimsAtTheSameTime: however many claims of a MAC address are decided at once, it has as many addresses as it can
-// have; and of several that claim one address one has it. Long: the steps of one run, each of which needs the state
-// that the one before left.
+// TestClaimsAtTheSameTime: concurrent claims of a MAC address get it at most as many addresses as it may have. Of
+// several claims of one address one succeeds. Long: the steps of one run, each of which needs the state that the one
+// before left.
 func TestClaimsAtTheSameTime(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	claim := func(keys ...session.Key) (refused []error, got int) {
@@ -107,8 +111,8 @@ func TestClaimsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// TestForgetStrangersKeepsLogins: a client that is just being admitted, and so still a stranger to all who look,
-// keeps its session when a decision of before forgets strangers.
+// TestForgetStrangersKeepsLogins: ForgetStranger does not remove a client that is being admitted, although its session
+// is not visible yet.
 func TestForgetStrangersKeepsLogins(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)

@@ -12,7 +12,7 @@ import (
 // was opened are negative.
 type tableTime int64
 
-// zeroTime is the moment of the zero time.
+// zeroTime is the tableTime that stands for the zero time.Time, which means never.
 const zeroTime tableTime = math.MaxInt64
 
 // after adds a duration without overflow.
@@ -23,11 +23,12 @@ func (m tableTime) after(d time.Duration) tableTime {
 	return m + tableTime(d)
 }
 
-// clock converts moments to times and back, by the wall clock at the time of the call: times given out are correct
-// after the wall clock was set. Times in the file are on a line of their own.
+// clock converts a tableTime to a time.Time and back, by the wall clock at the time of the call: times given out are
+// correct after the wall clock was set. Times in the file are of a timeline.Line, which goes on across changes of the
+// wall clock.
 type clock struct {
-	opened time.Time // with its monotonic reading
-	filed  time.Time // the same by the file's line
+	opened time.Time // when the table was opened, with the monotonic clock's reading
+	filed  time.Time // the same moment as a time of the file
 }
 
 func newClock(line *timeline.Line) clock {
@@ -35,7 +36,7 @@ func newClock(line *timeline.Line) clock {
 	return clock{now, line.At(now)}
 }
 
-// inFile returns a moment's time in the file, and ofFile the moment of a time in the file.
+// inFile converts a tableTime to a time in the file, and ofFile converts a time in the file to a tableTime.
 func (c clock) inFile(m tableTime) time.Time {
 	if m == zeroTime {
 		return time.Time{}

@@ -1,3 +1,6 @@
+// Tests of the table's clock. A tableTime is a time since the table was opened, which a changed wall clock does not
+// move; zeroTime stands for "never".
+
 package session
 
 import (
@@ -7,6 +10,8 @@ import (
 	"time"
 )
 
+// TestMoments: times become moments of the table (tableTime) and times of the file, and the same times again when
+// converted back.
 func TestMoments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock{opened: time.Now(), filed: time.Unix(60, 0)} // the file's line begins in 1970

@@ -37,6 +37,8 @@ const hasExtra = 0x80
 const (
 	tagOwner   = 1
 	tagAddress = 2 // a further one
+	tagGrant6  = 3 // kind, length and address: one prefix of what a server gives by IPv6
+	tagNetwork = 4 // that was delegated: its length, and its address
 )
 
 // Names, in the file, of the state Authenticated for a client with a PPPoE session (line): without and with networks
@@ -99,11 +101,12 @@ func appendSession(b []byte, s *Session) []byte {
 
 // appendExtra appends the fields that former versions did not have; nil: there are none.
 func appendExtra(b []byte, s *Session) []byte {
-	n := len(s.FurtherAddrs)
+	n := len(s.FurtherAddrs) + len(s.Delegated)
 	if s.Owner != "" {
 		n++
 	}
-	if n == 0 {
+	granted, more := appendGrant6(nil, s.IPv6)
+	if n += more; n == 0 {
 		return b
 	}
 	b = appendNumbers(b, uint64(n))
@@ -113,7 +116,10 @@ func appendExtra(b []byte, s *Session) []byte {
 	for _, addr := range s.FurtherAddrs {
 		b = appendText(append(b, tagAddress), addr.AsSlice())
 	}
-	return b
+	for _, network := range s.Delegated {
+		b = appendText(append(b, tagNetwork), append([]byte{byte(network.Bits())}, network.Addr().AsSlice()...))
+	}
+	return append(b, granted...)
 }
 
 // extra decodes what appendExtra appended.
@@ -127,6 +133,14 @@ func (d *decoder) extra(s *Session) {
 			addr, known := netip.AddrFromSlice(text)
 			d.damaged = d.damaged || !known
 			s.FurtherAddrs = append(s.FurtherAddrs, addr)
+		case tagGrant6:
+			d.granted6(s, text)
+		case tagNetwork:
+			if len(text) != 1+16 || text[0] > 128 {
+				d.damaged = true
+				break
+			}
+			s.Delegated = append(s.Delegated, netip.PrefixFrom(netip.AddrFrom16([16]byte(text[1:])), int(text[0])))
 		}
 	}
 }

@@ -1,3 +1,6 @@
+// Tests of the records in the store's file: they are read as they were written, older formats too. key(mac, host) is
+// the key of MAC 02:00:00:00:00:mac at 10.1.0.host (memory_test.go).
+
 package session_test
 
 import (
@@ -35,6 +38,15 @@ var (
 	owned = func() session.Session { // with what records of former versions do not have
 		s := online(netip.MustParsePrefix("203.0.113.0/28"))
 		s.Owner, s.FurtherAddrs = "west", []netip.Addr{netip.MustParseAddr("2001:db8::5"), netip.MustParseAddr("10.1.0.7")}
+		prefix := func(n byte) []netip.Prefix {
+			return []netip.Prefix{netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, n}), 48),
+				netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 2, n}), 64)}
+		}
+		s.IPv6 = &session.Grant6{Prefixes: prefix(1), Delegated: prefix(2), Routes: prefix(3), Told: prefix(4),
+			Addrs: []netip.Addr{netip.MustParseAddr("2001:db8::6")}, DNS: []netip.Addr{netip.MustParseAddr("2001:db8::7")},
+			InterfaceID: 0x0123456789abcdef,
+			DelegatedOf: prefix(7)[0], AddressOf: prefix(8)[0]}
+		s.Delegated = []netip.Prefix{netip.MustParsePrefix("2001:db8:200:1::/64"), netip.MustParsePrefix("2001:db8:100::/56")}
 		return s
 	}()
 	reading = session.Reading{Epoch: 7, Counts: session.Counts{UpBytes: 6, UpPackets: 5, DownBytes: 4, DownPackets: 3,

@@ -1,7 +1,10 @@
+// How the data path's counters become the counts of a session, and its limits become what the data path enforces.
+
 package session
 
 import (
 	"math"
+	"slices"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
@@ -46,15 +49,22 @@ func grow(count, read *uint64, now uint64) {
 // packets is the number of packets of both directions, dropped ones included.
 func (c *Counts) packets() uint64 { return c.UpPackets + c.DownPackets + c.DroppedPackets }
 
-// permit returns the data path's entry for a client.
+// shut returns the data path's entry for a client that is not admitted.
+func shut(of *client, e *entry) datapath.Client {
+	return datapath.Client{ID: of.identity, Addrs: e.addrs(), MAC: e.key.MAC, Routes: e.extraOrZero().delegated}
+}
+
+// permit returns the data path's entry for a client. It admits the client, with what is left of its limits, if the
+// client has a session whose time and lease have not ended.
 func (t *Table) permit(of *client, e *entry) datapath.Client {
-	c := datapath.Client{ID: of.identity, Addrs: e.addrs(), MAC: e.key.MAC}
+	c := shut(of, e)
 	end := e.sessionEnd()
 	if e.state != Authenticated || min(end, e.leaseEnd) <= t.clock.now() { // expired, though not ended yet
 		return c
 	}
 	line := e.extraOrZero().pppoe
-	c.Admitted, c.Until, c.Session, c.MTU, c.Routes = true, t.clock.time(end), line.Session, line.MTU, line.Routes
+	c.Admitted, c.Until, c.Session, c.MTU = true, t.clock.time(end), line.Session, line.MTU
+	c.Routes = slices.Concat(c.Routes, line.Routes)
 	l, n, read := e.limits(), &e.counts, &e.read
 	c.Limits = datapath.Limits{
 		UpBps: l.UpBps, DownBps: l.DownBps,
@@ -89,6 +99,7 @@ func (e *entry) bytesLeft() uint64 {
 	return least
 }
 
+// sessionEnd is when the time limit ends the session; zeroTime: there is no limit.
 func (e *entry) sessionEnd() tableTime {
 	if e.limits().SessionTimeout == 0 {
 		return zeroTime
@@ -96,6 +107,7 @@ func (e *entry) sessionEnd() tableTime {
 	return e.began.after(e.limits().SessionTimeout)
 }
 
+// idleEnd is when the session ends unless the client sends again; zeroTime: there is no limit.
 func (e *entry) idleEnd() tableTime {
 	if e.limits().IdleTimeout == 0 {
 		return zeroTime

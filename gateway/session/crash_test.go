@@ -1,3 +1,8 @@
+// Tests of what is left after the gateway is killed, and of concurrent calls. child (file_test.go) is a process that
+// can be killed. memory_test.go has the other helpers: newMemory is a data path in memory; key and keyOf make keys of
+// clients; openTable opens a table in a file; lease gives a client a lease, admit logs it in, drain takes all pending
+// events.
+
 package session_test
 
 import (
@@ -56,7 +61,8 @@ func TestKilledGatewayForgetsNothing(t *testing.T) {
 	}
 }
 
-// logInAndOut never returns. Each line goes out in one write, so none is torn.
+// logInAndOut logs clients in and out for ever. It prints a line for each confirmed operation, in one write, so that no
+// line is torn.
 func logInAndOut(t *testing.T, path string) {
 	table := openTable(t, path, newMemory())
 	var users sync.WaitGroup
@@ -226,7 +232,7 @@ func TestConcurrentChangesAreBatched(t *testing.T) {
 	}
 }
 
-// TestLastConfirmationIsKept: also when the table is closed while an earlier confirmation is being written.
+// TestLastConfirmationIsKept: Done is kept even when the table is closed while an earlier Done is being written.
 func TestLastConfirmationIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	table := openTable(t, path, newMemory())

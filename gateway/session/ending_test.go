@@ -1,3 +1,7 @@
+// Tests of how sessions and leases end, and for which cause. memory_test.go has the helpers: newMemory is a data path
+// in memory; key(mac, host) is MAC 02:00:00:00:00:mac at 10.1.0.host; lease gives a client a lease, admit logs it in.
+// inTime and pass (timers_test.go) run a test with a fake clock and let time go by.
+
 package session_test
 
 import (
@@ -11,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
-// TestLastEndingIsKept: the client's entry says it until the next session begins.
+// TestLastEndingIsKept: a client's entry tells how its last session ended, until the next one begins.
 func TestLastEndingIsKept(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limits session.Limits
@@ -53,7 +57,7 @@ func TestLastEndingIsKept(t *testing.T) {
 	}
 }
 
-// TestEndsAreLogged: where the table is told to, once the end is on the disk.
+// TestEndsAreLogged: the table logs each session's end once it is on the disk.
 func TestEndsAreLogged(t *testing.T) {
 	var logs logtest.Log
 	table, err := session.Open(filepath.Join(t.TempDir(), "s.db"), newMemory(), logs.Logger())
@@ -73,7 +77,7 @@ func TestEndsAreLogged(t *testing.T) {
 	}
 }
 
-// TestCausesAreDocumented: the manual has a row for each.
+// TestCausesAreDocumented: the table of causes in the docs has a row for each cause.
 func TestCausesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/gateway-reference.md")
 	if err != nil {
@@ -86,8 +90,8 @@ func TestCausesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestEndsOfLeases: a session that ends with its lease says whether that was released or ran out, whichever part
-// notices first.
+// TestEndsOfLeases: the cause of a session that ends with its lease tells a released lease from an expired one, whether
+// a timer or Forget ends it.
 func TestEndsOfLeases(t *testing.T) {
 	for name, tt := range map[string]struct {
 		after time.Duration // until Forget

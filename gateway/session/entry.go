@@ -6,30 +6,33 @@ import (
 	"time"
 )
 
-// entry is the state of a client, as the store has it; it is empty until the client is stored. There may be 100,000
-// entries, so fields that few clients need are in extraFields, and limits that many clients share are stored once.
+// entry is the state of a client, as the file has it. It is empty until the client is stored there. There may be
+// 100,000 entries, so fields that few clients need are in extraFields, and equal limits of many clients are in memory
+// once.
 type entry struct {
 	key                Key // with the first address
 	state              State
 	hostname           string
 	leasedAt, leaseEnd tableTime
-	extra              *extraFields // never changed in place; nil: nothing of it
+	extra              *extraFields // never changed in place; nil: all of its fields are zero
 
-	// The rest is zero unless Authenticated.
+	// The fields below are zero unless state is Authenticated.
 	user        string
 	class       [][]byte
-	shared      *Limits // those of several clients, never changed in place; nil: none
+	shared      *Limits // limits, perhaps also of other clients, never changed in place; nil: none
 	id          string
 	began, seen tableTime
 	counts      Counts
-	read        reading // of the counters, that counts include
+	read        reading // the last reading of the data path's counters; counts include it
 }
 
 // extraFields has the fields that few clients need.
 type extraFields struct {
 	furtherAddrs []netip.Addr // further addresses
-	pppoe        PPPoESession // zero unless Authenticated
-	lastEnding   Ending       // of the session before; zero while Authenticated
+	delegated    []netip.Prefix
+	pppoe        PPPoESession // zero unless the state is Authenticated
+	lastEnding   Ending       // of the client's last session; zero while the state is Authenticated
+	ipv6         *Grant6      // nil unless the state is Authenticated
 }
 
 // extraOrZero returns the entry's extraFields, or zero ones where it has none.
@@ -40,20 +43,21 @@ func (e *entry) extraOrZero() extraFields {
 	return *e.extra
 }
 
-// change has edit change a copy of the entry's extraFields.
+// change replaces the entry's extraFields by a copy that edit has changed.
 func (e *entry) change(edit func(*extraFields)) {
 	r := e.extraOrZero()
-	if edit(&r); len(r.furtherAddrs) == 0 && r.pppoe.Session == 0 && r.lastEnding == (Ending{}) {
+	if edit(&r); len(r.furtherAddrs) == 0 && len(r.delegated) == 0 && r.pppoe.Session == 0 &&
+		r.lastEnding == (Ending{}) && r.ipv6 == nil {
 		e.extra = nil
 		return
 	}
 	e.extra = &r
 }
 
-// unlimited are the limits of a client without a session.
+// unlimited is what limits returns for a client without a session.
 var unlimited = &Limits{}
 
-// limits are those of the session, not to be changed.
+// limits returns the session's limits. The caller must not change them.
 func (e *entry) limits() *Limits {
 	if e.shared == nil {
 		return unlimited
@@ -61,7 +65,7 @@ func (e *entry) limits() *Limits {
 	return e.shared
 }
 
-// profilesMax bounds the limits of which the table knows that sessions share them.
+// profilesMax bounds the different limits that the table keeps for sharing.
 const profilesMax = 256
 
 // limit sets an entry's limits.
@@ -77,8 +81,9 @@ func (t *Table) limit(e *entry, l Limits) {
 	}
 }
 
-// goesWith reports whether a client has no address without its session: on PPPoE, or logged in by an operator
-// without a lease. If that failed, the operator's command tidies up. IPv6 addresses are not leased.
+// goesWith reports whether a client loses its address when its session ends with a cause. A client on PPPoE does, and
+// so does a client that an operator logged in without a lease, unless the data path failed to admit it (NASError): then
+// the operator's command removes it. A client without IPv4 does not, because IPv6 addresses are not leased.
 func (e *entry) goesWith(cause Cause) bool {
 	return e.extraOrZero().pppoe.Session != 0 ||
 		e.state == Authenticated && e.leaseEnd == zeroTime && !e.only6() && cause != NASError
@@ -87,10 +92,17 @@ func (e *entry) goesWith(cause Cause) bool {
 // only6 reports whether a client has no IPv4 address.
 func (e *entry) only6() bool { return e.key.Addr.Is6() }
 
-// withoutSession returns the entry without its session, if it had one.
+// withoutSession returns the entry without its session, if it had one, and without the networks of its login.
 func (e entry) withoutSession() entry {
 	next := entry{key: e.key, state: PreAuth, hostname: e.hostname, leasedAt: e.leasedAt, leaseEnd: e.leaseEnd}
-	next.change(func(r *extraFields) { r.furtherAddrs = e.extraOrZero().furtherAddrs })
+	before := e.extraOrZero()
+	next.change(func(r *extraFields) {
+		r.furtherAddrs, r.delegated = before.furtherAddrs, before.delegated
+		if before.ipv6 != nil && len(before.ipv6.Routes) > 0 {
+			r.delegated = slices.DeleteFunc(slices.Clone(before.delegated),
+				func(p netip.Prefix) bool { return slices.Contains(before.ipv6.Routes, p) })
+		}
+	})
 	return next
 }
 
@@ -101,15 +113,16 @@ func (t *Table) snapshot(e *entry) Session {
 	return s
 }
 
-// view returns an entry that shares memory with the table and must not leave the package. by converts its times.
+// view returns an entry that shares memory with the table and must not leave the package. The function by converts its
+// times.
 func (t *Table) view(e *entry, by func(tableTime) time.Time) Session {
 	extra := e.extraOrZero()
 	s := Session{
-		Key: e.key, FurtherAddrs: extra.furtherAddrs, Owner: t.owner, State: e.state, Hostname: e.hostname,
-		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), LastEnding: extra.lastEnding,
+		Key: e.key, FurtherAddrs: extra.furtherAddrs, Delegated: extra.delegated, Owner: t.owner, State: e.state,
+		Hostname: e.hostname, LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), LastEnding: extra.lastEnding,
 	}
 	if e.state == Authenticated {
-		s.Login = Login{User: e.user, Class: e.class, Limits: *e.limits(), PPPoE: extra.pppoe}
+		s.Login = Login{User: e.user, Class: e.class, Limits: *e.limits(), PPPoE: extra.pppoe, IPv6: extra.ipv6}
 		s.ID, s.Counts = e.id, e.counts
 		s.Began, s.Seen = by(e.began), by(e.seen)
 	}

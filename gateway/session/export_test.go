@@ -1,3 +1,5 @@
+// Access for the tests, which are in package session_test, to unexported parts of this package.
+
 package session
 
 import (
@@ -20,12 +22,12 @@ var (
 	CauseNames   = func() []string { return causeNames }
 )
 
-// CopyFile writes to path what a crash would leave on the disk now.
+// CopyFile copies the table's file as it is on the disk now, which is what a crash would leave.
 func (t *Table) CopyFile(path string) error {
 	return fileOf(t).db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(path, os.FileMode(0o600)) })
 }
 
-// OnDisk returns the clients of the file, and the counter readings of their counts.
+// OnDisk returns the clients that the file holds.
 func (t *Table) OnDisk() (clients []Session, err error) {
 	err = fileOf(t).db.View(func(tx *bbolt.Tx) error {
 		return eachClient(tx, func(s Session, _ reading) error {
@@ -36,7 +38,7 @@ func (t *Table) OnDisk() (clients []Session, err error) {
 	return clients, err
 }
 
-// StopWriting holds the file's only write transaction until it is resumed.
+// StopWriting begins the file's only write transaction, so that the table cannot write until resume is called.
 func (t *Table) StopWriting() (resume func() error, err error) {
 	tx, err := fileOf(t).db.Begin(true)
 	if err != nil {
@@ -45,7 +47,7 @@ func (t *Table) StopWriting() (resume func() error, err error) {
 	return tx.Rollback, nil
 }
 
-// Transactions is the number of the file's last transaction.
+// Transactions returns how many transactions the file has had.
 func (t *Table) Transactions() (id int, err error) {
 	err = fileOf(t).db.View(func(tx *bbolt.Tx) error {
 		id = tx.ID()
@@ -54,14 +56,14 @@ func (t *Table) Transactions() (id int, err error) {
 	return id, err
 }
 
-// Waiting returns the number of events not yet on the disk.
+// Waiting returns the number of events that are not on the disk yet.
 func (t *Table) Waiting() int {
 	t.journal.mu.Lock()
 	defer t.journal.mu.Unlock()
 	return t.journal.unwritten
 }
 
-// Asked reports whether the writer has been asked to write and has not yet taken the changes.
+// Asked reports whether the writer has been woken and has not yet taken the changes.
 func (t *Table) Asked() bool {
 	t.journal.mu.Lock()
 	defer t.journal.mu.Unlock()
@@ -78,12 +80,12 @@ func (t *Table) Closing() bool {
 	}
 }
 
-// Bound lowers the table's bounds before it is used.
+// Bound lowers the table's capacities. It must be called before the table is used.
 func (t *Table) Bound(clients, updates, events int) {
 	t.bounds = capacities{clients: clients, updates: updates, events: events}
 }
 
-// SetFormat changes a file's format version.
+// SetFormat changes the format version in a file.
 func SetFormat(path string, format []byte) error {
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -93,7 +95,7 @@ func SetFormat(path string, format []byte) error {
 	return db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(aboutBucket).Put(formatKey, format) })
 }
 
-// Format is the format of the file at path, which nobody has open.
+// Format returns the format version of a file that is not open.
 func Format(path string) (version uint64, err error) {
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -107,7 +109,7 @@ func Format(path string) (version uint64, err error) {
 	return version, err
 }
 
-// MakeForeign creates a file of another program.
+// MakeForeign creates a bbolt file that is not a session table.
 func MakeForeign(path string) error {
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -120,22 +122,21 @@ func MakeForeign(path string) error {
 	})
 }
 
-// Known returns the number of clients, also of those whose first change is not on the disk yet.
+// Known returns the number of clients in memory, including those that are not on the disk yet.
 func (t *Table) Known() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.clients)
 }
 
-// Saving reports whether saved counts wait for the writer.
+// Saving reports whether counts that Save read are not on the disk yet.
 func (t *Table) Saving() bool {
 	t.journal.mu.Lock()
 	defer t.journal.mu.Unlock()
 	return len(t.journal.saves) > 0
 }
 
-// Next returns the oldest event that is not Done, and waits for one. It takes none: after it the same event is
-// returned, until Done.
+// Next returns the oldest event that is not Done, and waits until there is one. The event stays the oldest until Done.
 func (t *Table) Next(ctx context.Context) (e Event, err error) {
 	for {
 		if err := t.holdOpen(); err != nil {
@@ -168,5 +169,5 @@ func (j *journal) oldest() (e Event, changed <-chan struct{}, err error) {
 	return e, j.outbox.changed, err
 }
 
-// fileOf is the file of a table that Open has opened.
+// fileOf returns the file of a table that Open has opened.
 func fileOf(t *Table) *file { return t.journal.store.(*file) }

@@ -1,11 +1,11 @@
 package session
 
-// storeFault records that the store cannot be written. It is over when a change is written that had failed before, or
-// as many bytes as one that had: a full disk still takes small writes.
+// storeFault records that the store cannot be written. The fault is over when a change that had failed is
+// written, or other changes of at least its size: a full disk still takes small writes.
 type storeFault struct {
 	err     error // of the first write that failed; nil: there is no fault
 	size    int   // bytes of the largest change that failed
-	written bool  // as much was written since
+	written bool  // since the last failure such a change, or as many bytes, were written
 }
 
 // add adds a portion that could not be written.
@@ -49,8 +49,8 @@ func (c *change) size() int {
 	return n
 }
 
-// Unkept is why changes of sessions are not kept, as on a full disk; nil: they are. It is over once as much can be
-// written as could not.
+// Unkept returns why sessions cannot be stored, such as a full disk; nil if they can. It returns nil again once as many
+// bytes could be written as the largest change had that failed.
 func (t *Table) Unkept() error {
 	t.journal.mu.Lock()
 	defer t.journal.mu.Unlock()

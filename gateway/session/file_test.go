@@ -1,3 +1,7 @@
+// Tests of the store's file: damaged, full, locked or of another kind. memory_test.go has the helpers: newMemory is a
+// data path in memory; key and keyOf make keys of clients; openTable opens a table in a file; lease gives a client a
+// lease, admit logs it in, get reads its session, drain takes all pending events. done fails the test on an error.
+
 package session_test
 
 import (

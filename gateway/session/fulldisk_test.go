@@ -1,3 +1,8 @@
+// Tests of a table whose disk is full. memoryStore (store_test.go) is a store that refuses to write while its field
+// refuses is set. memory_test.go has the helpers: newMemory is a data path in memory; key(mac, host) is MAC
+// 02:00:00:00:00:mac at 10.1.0.host; lease gives a client a lease, admit logs it in, get reads its session, drain takes
+// all pending events. run starts the table's timers, pass lets a fake clock go on, and done fails the test on an error.
+
 package session_test
 
 import (
@@ -17,7 +22,7 @@ import (
 
 var errNoSpace = errors.New("no space left on device")
 
-// onStore opens a table with its timers, in a bubble with a fake clock.
+// onStore opens a table with its timers in a synctest bubble.
 func onStore(t *testing.T, store *memoryStore, dir string, dp *memory) *session.Table {
 	t.Helper()
 	table, err := session.OpenStore(store, dp, slog.New(slog.NewTextHandler(t.Output(), nil)), session.Options{Dir: dir})
@@ -29,9 +34,9 @@ func onStore(t *testing.T, store *memoryStore, dir string, dp *memory) *session.
 	return table
 }
 
-// TestSessionEndsOnFullDisk: a session can be ended although the disk is full: the client is blocked at once, and the
-// end is written and accounted once there is space. Long: the steps of one run, each of which needs the state that the
-// one before left.
+// TestSessionEndsOnFullDisk: a session ends although the disk is full. The client is blocked at once. The end is
+// written and accounted once there is space. Long: the steps of one run, each of which needs the state that the one
+// before left.
 func TestSessionEndsOnFullDisk(t *testing.T) {
 	k, line := key(1, 5), session.PPPoESession{Session: 7}
 	in := func(limits session.Limits) func(*testing.T, *session.Table) session.Session {
@@ -110,7 +115,7 @@ func TestSessionEndsOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestReplacementOnFullDisk: a login that the disk refuses ends no session that it was to replace.
+// TestReplacementOnFullDisk: when the disk refuses a login, the session that it was to replace goes on.
 func TestReplacementOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dp := &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, newMemory()
@@ -133,8 +138,8 @@ func TestReplacementOnFullDisk(t *testing.T) {
 	})
 }
 
-// TestCrashOnFullDisk: a session that ended while the disk was full comes back when the gateway is killed before there
-// is space, as docs/gateway-reference.md says; nothing is lost or accounted twice.
+// TestCrashOnFullDisk: a session ends while the disk is full, and the gateway is killed before there is space. The
+// session comes back, as docs/gateway-reference.md says. Nothing is lost or accounted twice.
 func TestCrashOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}
@@ -159,7 +164,7 @@ func TestCrashOnFullDisk(t *testing.T) {
 	})
 }
 
-// smallStore is a store that refuses batches of more than most bytes of records; 0: none.
+// smallStore refuses batches with more than a number of bytes of records. With 0 it refuses none.
 type smallStore struct {
 	*memoryStore
 	maxBytes atomic.Int64
@@ -179,8 +184,8 @@ func (l *smallStore) Write(b session.Batch) (int, error) {
 	return l.memoryStore.Write(b)
 }
 
-// TestStoreRecoveryIsLogged: that sessions are kept again is said once as much was written as could not be, or what
-// could not; not when something small fits.
+// TestStoreRecoveryIsLogged: after the disk refused a change, the log says once that sessions are stored again: when
+// the change, or one as large, was written. A smaller change is no sign of that.
 func TestStoreRecoveryIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Log
@@ -228,7 +233,7 @@ func TestStoreRecoveryIsLogged(t *testing.T) {
 	})
 }
 
-// TestCountsOnFullDisk: counts that a full disk refused are written once there is room, also of a client that sends
+// TestCountsOnFullDisk: counts that a full disk refused are written once there is space, even if the client sends
 // nothing any more.
 func TestCountsOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,3 +1,5 @@
+// The limit of logins that are decided at the same time.
+
 package session
 
 import (

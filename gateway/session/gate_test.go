@@ -1,3 +1,7 @@
+// Tests of Gate, which lets a number of logins work at a time and a number wait. NewGate(working, waiting) makes one;
+// Enter(ctx, failures) waits for a place, where logins with fewer failures (wrong passwords) go first; Leave gives the
+// place back.
+
 package session
 
 import (
@@ -9,13 +13,14 @@ import (
 	"testing"
 )
 
-// waitingAt returns how many wait at a gate.
+// waitingAt returns the number of callers that wait at a gate.
 func waitingAt(g *Gate) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.queue)
 }
 
+// TestGateTurnsAwayWhenFull: with one place to work and one to wait, a third caller gets ErrBusy.
 func TestGateTurnsAwayWhenFull(t *testing.T) {
 	g := NewGate(1, 1)
 	if err := g.Enter(t.Context(), 0); err != nil {

@@ -1,3 +1,5 @@
+// How methods of the Table find a client, lock it (op), and make its next entry visible.
+
 package session
 
 import (
@@ -18,9 +20,9 @@ func (t *Table) clientAt(addr netip.Addr) *client {
 		}
 	}
 	if c := t.byFurtherAddr[addr]; c != nil && slices.Contains(c.indexed(), addr) {
-		return c // others are about to get it
+		return c // an address that is only reserved finds nobody
 	}
-	return nil
+	return t.delegated.holder(addr)
 }
 
 // lockClient returns the client of an address with its op locked, or nil. The caller must release the client.
@@ -90,6 +92,7 @@ func (t *Table) publish(c *client, next entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.index(c, next.indexed())
+	t.delegated.replace(c, c.extraOrZero().delegated, next.extraOrZero().delegated)
 	t.unreserve(c)
 	t.tally(c, &next)
 	c.entry = next
@@ -101,6 +104,7 @@ func (t *Table) remove(c *client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.index(c, nil)
+	t.delegated.replace(c, c.extraOrZero().delegated, nil)
 	delete(t.clients, c.identity)
 	if n, numbered := c.identity.Number(); numbered {
 		t.numbers.giveBack(n)
@@ -118,10 +122,10 @@ func (e *entry) indexed() []netip.Addr {
 	return e.extraOrZero().furtherAddrs
 }
 
-// index has a client found by addresses, and no longer by others that it had. mu must be held.
+// index makes clientAt find a client by more, and no longer by other addresses that it had. mu must be held.
 func (t *Table) index(c *client, more []netip.Addr) {
 	for _, addr := range c.indexed() {
-		if t.byFurtherAddr[addr] == c { // no client to which it has moved
+		if t.byFurtherAddr[addr] == c { // otherwise another client has the address by now
 			delete(t.byFurtherAddr, addr)
 		}
 	}
@@ -130,8 +134,8 @@ func (t *Table) index(c *client, more []netip.Addr) {
 	}
 }
 
-// tally counts a client by state, by the user of its session and by MAC address as it is from now on, instead of as it
-// was; what is zero is not counted. mu must be held.
+// tally updates the counts of clients by state, by user and by MAC address, and the list of the MAC address, for a
+// client that changes to now. Zero values are not counted. mu must be held.
 func (t *Table) tally(c *client, now *entry) {
 	recount(t.states, c.state, now.state)
 	if c.user != now.user {
@@ -140,7 +144,7 @@ func (t *Table) tally(c *client, now *entry) {
 	t.macs.put(c, now.key.MAC)
 }
 
-// recount moves one from was to now; the zero value is not counted.
+// recount subtracts one from counts[before] and adds one to counts[now]. The zero value has no count.
 func recount[K comparable](counts map[K]int, before, now K) {
 	var none K
 	if before != none {

@@ -1,3 +1,5 @@
+// Writing to the Store: one goroutine writes the changes of many callers in one transaction.
+
 package session
 
 import (
@@ -273,9 +275,9 @@ func (j *journal) removePortion(b portion, removed int) {
 	}
 }
 
-// putBack keeps the changes of a failed portion that have no waiting caller, and those owed: they have happened, and no
-// caller could undo them. It returns the others and those owed, and those still in the queue, which would fail too, so
-// that their callers are notified. mu is held.
+// putBack puts back into the queue what must still be written after a portion failed: changes without a waiting caller,
+// and changes with mustHappen, which no caller could undo. It returns all changes that have a waiting caller, of the
+// portion and of the queue, which would fail too: their callers are told. mu is held.
 func (j *journal) putBack(b portion) (failed []change) {
 	var kept []change
 	for _, c := range append(b.changes, j.queue...) {
@@ -300,7 +302,8 @@ func (j *journal) putBack(b portion) (failed []change) {
 	return failed
 }
 
-// keepSaves keeps saves that the disk refused, but those that newer records of their clients follow. mu is held.
+// keepSaves queues saves again that the disk refused, except where a newer record of the same client waits to be
+// written. mu is held.
 func (j *journal) keepSaves(saves []Record) {
 	newer := map[datapath.ID]bool{}
 	for _, c := range j.queue {

@@ -1,3 +1,5 @@
+// The end of connections whose client has left an address.
+
 package session
 
 import (
@@ -15,13 +17,13 @@ type Cutter interface {
 	Flush(networks ...netip.Prefix) <-chan struct{}
 }
 
-// Cut has by end the connections of an address whose client has changed or whose session has ended, and of the networks
-// that were behind it, once the data path lets nobody use them. Only a login waits for that, whose client has such an
-// address or network now: it is admitted afterwards, and holds nobody up meanwhile. A client that logs in as the same
-// user again keeps its connections. Cut must be called before the table is used.
+// Cut sets the Cutter of the table. Connections of an address end when its client changes or its session ends, and so
+// do those of the networks behind it. They end after the data path has closed the address. Only a login at such an
+// address or network waits until they have ended; other operations do not. A client that logs in again as the same user
+// keeps its connections. Cut must be called before the table is used.
 func (t *Table) Cut(by Cutter) { t.cutter = by }
 
-// noCutter is the Cutter of a table without one.
+// noCutter is the Cutter of a table for which Cut was not called.
 type noCutter struct{}
 
 func (noCutter) Schedule(...netip.Prefix)              {}
@@ -37,11 +39,11 @@ func (e *entry) networks() (all []netip.Prefix) {
 	for _, addr := range e.addrs() {
 		all = append(all, netip.PrefixFrom(addr, addr.BitLen()))
 	}
-	return append(all, e.extraOrZero().pppoe.Routes...)
+	extra := e.extraOrZero()
+	return append(append(all, extra.delegated...), extra.pppoe.Routes...)
 }
 
-// droppedPrefixes returns the addresses and networks of an entry that the next one does not have. The next one is nil
-// for none.
+// droppedPrefixes returns the addresses and networks of an entry that next does not have. A nil next has none.
 func (e *entry) droppedPrefixes(next *entry) []netip.Prefix {
 	if e.state == "" {
 		return nil
@@ -77,7 +79,7 @@ func (t *Table) vacate(c *client, next *entry) (<-chan struct{}, error) {
 	return closedChan, nil
 }
 
-// closedChan is closed.
+// closedChan is a closed channel.
 var closedChan = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)

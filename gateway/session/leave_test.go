@@ -1,3 +1,6 @@
+// Tests that a client's connections are ended when it loses its addresses. newMemory is a data path in memory, key(mac,
+// host) the key of MAC 02:00:00:00:00:mac at 10.1.0.host, and lease gives a client a lease (memory_test.go).
+
 package session_test
 
 import (
@@ -11,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// recordedCuts is a Cutter that records what the table has cut, and whether the data path still admitted the client
-// 10.0.0.5 then.
+// recordedCuts is a Cutter that records each call, and whether the data path admitted the client 10.0.0.5 at that
+// moment.
 type recordedCuts struct {
 	dp  *memory
 	key session.Key
@@ -30,9 +33,9 @@ func (c *recordedCuts) Flush(prefixes ...netip.Prefix) <-chan struct{} {
 	return nil
 }
 
-// TestConnectionsEnd: with a session its connections end, while the data path is closed and before another begins;
-// those without a session do so when the address has another client. The same user's next session keeps them. Long: the
-// steps of one run, each of which needs the state that the one before left.
+// TestConnectionsEnd: when a session ends, the table ends its connections while the data path is closed, before another
+// session begins. Connections without a session end when the address gets another client. The same user's next session
+// keeps them. Long: the steps of one run, each of which needs the state that the one before left.
 func TestConnectionsEnd(t *testing.T) {
 	const behind, other = "198.18.0.0/24", "198.18.1.0/24"
 	first, next := key(1, 5), key(2, 5)

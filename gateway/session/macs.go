@@ -2,11 +2,12 @@ package session
 
 import "github.com/gateweigh/gateweigh/gateway/datapath"
 
-// macs has the clients by their MAC addresses, as lists, which are short: so that a login which replaces others costs
-// the same however many clients there are.
+// macs is an index of the clients by MAC address: the first client of a short linked list. With it a login that
+// replaces other sessions costs the same however many clients there are.
 type macs map[datapath.MAC]*client
 
-// put moves a client to the list of a MAC address; of the zero one there is none. The table's mu must be held.
+// put moves a client to the list of a MAC address. A client with the zero address is in no list. The table's mu must be
+// held.
 func (m macs) put(c *client, mac datapath.MAC) {
 	var none datapath.MAC
 	if c.talliedMAC == mac {
@@ -36,6 +37,16 @@ func (m macs) only6(mac datapath.MAC) *client {
 		}
 	}
 	return nil
+}
+
+// hasHost reports whether a MAC address has a client without PPPoE. The table's mu must be held.
+func (m macs) hasHost(mac datapath.MAC) bool {
+	for c := m[mac]; c != nil; c = c.nextOfMAC {
+		if c.extraOrZero().pppoe.Session == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // count returns how many clients have a MAC address, at most most. The table's mu must be held.

@@ -1,3 +1,5 @@
+// A test of macs, the index of the clients by MAC address: a linked list for each MAC address.
+
 package session
 
 import (
@@ -8,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// TestMACs: each client is in the list of its MAC address, whatever it had before, and in no other.
+// TestMACs: the list of a MAC address holds exactly the clients that have it.
 func TestMACs(t *testing.T) {
 	m, clients, of := macs{}, make([]*client, 20), map[*client]datapath.MAC{}
 	for i := range clients {

@@ -1,3 +1,6 @@
+// Helpers of all tests of this package: a data path in memory, keys of clients, and functions that lease to a client,
+// log it in and read its session.
+
 package session_test
 
 import (
@@ -12,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// memory is a data path without a network: it keeps Datapath's promises, and send simulates packets. Like a kernel it
-// outlives the tables that use it.
+// memory is a data path in memory that keeps Datapath's promises. send simulates packets. Like the kernel's programs,
+// it outlives the tables that use it.
 type memory struct {
 	mu      sync.Mutex
 	epoch   uint64
@@ -89,8 +92,8 @@ func (m *memory) refuseWith(err error) {
 	m.refuse = err
 }
 
-// send has the owner of an address send and receive packets of the given size one by one; it returns how many passed
-// each way.
+// send sends and receives packets of size bytes for the client with the key's address, one by one. It returns how many
+// passed in each direction.
 func (m *memory) send(key session.Key, packets, size uint64) (up, down uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,6 +146,14 @@ func (m *memory) allows(addr netip.Addr) bool {
 	return false
 }
 
+// of returns the entry of the client that has an address.
+func (m *memory) of(addr netip.Addr) (datapath.Client, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, found := m.clients[m.idOf(addr)]
+	return c, found
+}
+
 // idOf is the identity of the client that has an address. mu is held.
 func (m *memory) idOf(addr netip.Addr) datapath.ID {
 	for id, c := range m.clients {
@@ -189,6 +200,7 @@ func openTable(t testing.TB, path string, dp datapath.Datapath) *session.Table {
 // longLease outlives every test, also those that let years pass.
 const longLease = 100 * 365 * 24 * time.Hour
 
+// lease gives a client a lease that outlives the test.
 func lease(t testing.TB, table *session.Table, k session.Key) {
 	t.Helper()
 	if err := table.Lease(k, "phone", time.Now().Add(longLease)); err != nil {
@@ -196,6 +208,7 @@ func lease(t testing.TB, table *session.Table, k session.Key) {
 	}
 }
 
+// admit logs a client in as the user ada, and returns the session.
 func admit(t testing.TB, table *session.Table, k session.Key, limits session.Limits) session.Session {
 	t.Helper()
 	login := session.Login{User: "ada", Class: [][]byte{{1, 2}, {3}}, Limits: limits, For: k}
@@ -206,6 +219,7 @@ func admit(t testing.TB, table *session.Table, k session.Key, limits session.Lim
 	return s
 }
 
+// get returns the session of a client that the table must know.
 func get(t testing.TB, table *session.Table, k session.Key) session.Session {
 	t.Helper()
 	s, found := table.Get(k.Addr)
@@ -232,6 +246,7 @@ func drain(t testing.TB, table *session.Table) []session.Event {
 	return events
 }
 
+// kinds lists the kinds of events, in their order.
 func kinds(events []session.Event) (kinds []session.Kind) {
 	for _, e := range events {
 		kinds = append(kinds, e.Kind)

@@ -1,3 +1,7 @@
+// Tests and benchmarks of Save, which writes the counts of all sessions to disk every minute. countingPath, crowd and
+// fillTable (size_test.go) are a data path that stores nothing, a number of clients, and the function that logs them
+// in.
+
 package session_test
 
 import (
@@ -13,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// senders is a data path whose clients send when the test tells them to.
+// senders is a data path whose clients send packets when the test says so.
 type senders struct {
 	countingPath
 	sent   [crowd]atomic.Uint64
@@ -31,7 +35,7 @@ func (d *senders) Counters(id datapath.ID) (datapath.Counters, error) {
 	return datapath.Counters{UpBytes: 1000 * n, UpPackets: n}, nil
 }
 
-// Moved finds those who have sent.
+// Moved calls f with the clients that have sent.
 func (d *senders) Moved(f func(datapath.ID)) error {
 	for i := range d.sent {
 		if n := d.sent[i].Load(); n != d.marks[i] {
@@ -42,8 +46,8 @@ func (d *senders) Moved(f func(datapath.ID)) error {
 	return nil
 }
 
-// TestMinutelySave: a minute's save looks at the sessions that have traffic and at no others, and repeats what it could
-// not save. Long: the steps of one run, each of which needs the state that the one before left.
+// TestMinutelySave: Save reads only sessions that have traffic, and saves again what failed. Long: the steps of one
+// run, each of which needs the state that the one before left.
 func TestMinutelySave(t *testing.T) {
 	const clients = 200
 	dp := &senders{}
@@ -99,8 +103,8 @@ func TestMinutelySave(t *testing.T) {
 	}
 }
 
-// BenchmarkMinute measures the CPU time of a minute's save with 100,000 sessions, of which some have sent, until it is
-// on the disk: with a look at each session, and at those that have sent.
+// BenchmarkMinute measures the CPU time of Save with 100,000 sessions, some of which have sent packets, until the
+// counts are on the disk. It measures data paths that tell which clients have sent, and those that do not.
 func BenchmarkMinute(b *testing.B) {
 	for _, way := range []string{"each", "moved"} {
 		all := &senders{}
@@ -129,7 +133,7 @@ func BenchmarkMinute(b *testing.B) {
 	}
 }
 
-// cpuTime is what the process has used.
+// cpuTime returns the CPU time that the process has used.
 func cpuTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -1,3 +1,5 @@
+// The model of TestTableMatchesModel (property_test.go): it does what a table must do, in the simplest way.
+
 package session_test
 
 import (
@@ -21,6 +23,7 @@ type model struct {
 type modelClient struct {
 	session.Session
 	shownAt time.Time
+	tell    time.Time // when servers are told of changed addresses; zero: not
 }
 
 // expected is an event that the table must report. It is optional if a crash may have lost it. Its counts are not
@@ -43,6 +46,7 @@ func (m *model) expect(c *modelClient, e session.Event) {
 func (m *model) endSession(c *modelClient, cause session.Cause, instant time.Time) {
 	if c.State == session.Authenticated {
 		m.expect(c, session.Event{Kind: session.Ended, Cause: cause, At: instant})
+		c.tell = time.Time{}
 		c.Session = session.Session{
 			Key: c.Key, FurtherAddrs: c.FurtherAddrs, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt,
 			LeaseEnd:   c.LeaseEnd,
@@ -74,6 +78,9 @@ func (m *model) lease(k session.Key, hostname string, end time.Time) {
 		moved.Key, moved.Hostname, moved.LeasedAt, moved.LeaseEnd = c.Key, c.Hostname, c.LeasedAt, c.LeaseEnd
 		moved.FurtherAddrs = []netip.Addr{former.Addr}
 		c.Session, c.shownAt = moved, former.shownAt
+		if moved.State == session.Authenticated && moved.Limits.Interim > 0 {
+			c.tell = m.now.Add(time.Second)
+		}
 		delete(m.clients, former.Addr)
 	}
 }
@@ -125,7 +132,7 @@ func (m *model) admit(addr netip.Addr, login session.Login, id string) {
 	m.expect(c, session.Event{Kind: session.Started, At: m.now})
 }
 
-// send returns how many packets should pass.
+// send simulates packets, and returns how many should pass.
 func (m *model) send(k session.Key, packets, size uint64) uint64 {
 	c := m.at(k.Addr)
 	if c == nil || c.MAC != k.MAC || c.State != session.Authenticated {
@@ -159,19 +166,20 @@ func (m *model) second(c *modelClient) {
 		m.endKeeping(c, session.SessionTimeout, c.Began.Add(l.SessionTimeout))
 	case l.IdleTimeout > 0 && m.now.Sub(c.Seen) >= l.IdleTimeout:
 		m.endKeeping(c, session.IdleTimeout, m.now)
-	case l.Interim > 0 && age%l.Interim == 0:
+	case l.Interim > 0 && age%l.Interim == 0 || m.now.Equal(c.tell):
+		c.tell = time.Time{}
 		m.expect(c, session.Event{Kind: session.Updated, At: m.now})
 	}
 }
 
-// restart forgets what is in memory alone.
+// restart removes what a restart of the daemon does not keep.
 func (m *model) restart() {
 	for _, c := range m.clients {
-		c.LastEnding = session.Ending{}
+		c.LastEnding, c.tell = session.Ending{}, time.Time{}
 	}
 }
 
-// crash marks what a crash may lose of the last second.
+// crash marks the events and counts of the last second that a crash may lose.
 func (m *model) crash(reboot bool) {
 	for _, events := range m.events {
 		for i, e := range events {
@@ -202,7 +210,7 @@ func (m *model) take(e session.Event) (want expected, found bool) {
 	return want, false
 }
 
-// left returns the number of events that must still come.
+// left returns the number of events that must still be reported.
 func (m *model) left() (n int) {
 	for _, events := range m.events {
 		for _, e := range events {

@@ -9,13 +9,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// numbers are the identities of clients without an IPv4 address. The lowest numbers are given, because data paths have
-// room for some only.
+// numbers gives numbers to clients without an IPv4 address; their identities are made of these. It gives the lowest
+// free number, because some data paths have room for few only.
 type numbers struct {
-	next uint32   // those from here on were never given, or all of them were given back
-	free []uint32 // below next
+	next uint32   // no client has this number or a higher one
+	free []uint32 // free numbers below next
 }
 
+// take returns a number that no client has.
 func (n *numbers) take() (number uint32) {
 	if last := len(n.free) - 1; last >= 0 {
 		number, n.free = n.free[last], n.free[:last]
@@ -25,7 +26,7 @@ func (n *numbers) take() (number uint32) {
 	return n.next - 1
 }
 
-// taken notes a number that a former daemon gave. They come in their order.
+// taken notes a number that a client in the file has. It must be called in ascending order, before take.
 func (n *numbers) taken(number uint32) {
 	for ; n.next < number; n.next++ {
 		n.free = append(n.free, n.next)
@@ -33,6 +34,7 @@ func (n *numbers) taken(number uint32) {
 	n.next = number + 1
 }
 
+// giveBack frees the number of a client that is removed.
 func (n *numbers) giveBack(number uint32) {
 	if number == n.next-1 {
 		n.next--
@@ -44,7 +46,8 @@ func (n *numbers) giveBack(number uint32) {
 // Enter adds a client that has no IPv4 address, by the IPv6 address that it uses first. Extend gives it the others. The
 // client stays until Withdraw has taken all of them back, or Forget is called: then its session ends with LeaseEnded.
 // When the device leases an IPv4 address, Lease moves the client there. Enter fails with ErrTaken while somebody has
-// the address, with ErrAddresses while the MAC address has a client, which can be extended, and with ErrFull.
+// the address, with ErrAddresses while the MAC address has a client without PPPoE, which can be extended, and with
+// ErrFull.
 func (t *Table) Enter(key Key) error {
 	err := t.holdOpen()
 	if err == nil {
@@ -74,14 +77,15 @@ func (t *Table) enter(key Key) error {
 	return err
 }
 
-// addOnly6 is holdOrAdd for a client without an IPv4 address, which must be new.
+// addOnly6 adds an empty client without an IPv4 address, with op held. It fails if the address or the MAC address has a
+// client.
 func (t *Table) addOnly6(key Key) (*client, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.byFurtherAddr[key.Addr] != nil:
 		return nil, ErrTaken
-	case t.macs[key.MAC] != nil:
+	case t.macs.hasHost(key.MAC):
 		return nil, ErrAddresses
 	case len(t.clients) >= t.bounds.clients:
 		return nil, ErrFull
@@ -94,8 +98,9 @@ func (t *Table) addOnly6(key Key) (*client, error) {
 	return c, nil
 }
 
-// join moves the client of the same device that has no IPv4 address to c, which has just leased one. If c has a session
-// by now, the other one ends. op of c must be held: it is locked before that of a client without IPv4.
+// join is called when c has just leased an IPv4 address. If the same device has a client without IPv4, join moves that
+// client to c. If c has a session by now, the other client's session ends. op of c must be held: it is locked before
+// that of a client without IPv4.
 func (t *Table) join(c *client) error {
 	former := t.holdBy(func() *client { return t.macs.only6(c.key.MAC) })
 	if former == nil {
@@ -115,9 +120,8 @@ func (t *Table) join(c *client) error {
 	return nil
 }
 
-// move gives a client what another one has, which is removed: addresses, and the session with what was counted. The
-// file has one of them at any moment. When the data path or the disk fails, both are as before. op of both must be
-// held.
+// move gives c all that former has: addresses, and the session with its counts. It then removes former. The file holds
+// one of the two at any moment. When the data path or the disk fails, both stay as they were. op of both must be held.
 func (t *Table) move(former, c *client) error {
 	before := former.entry
 	if err := t.closePath(former, &before, true); err != nil {
@@ -126,7 +130,9 @@ func (t *Table) move(former, c *client) error {
 	next := before
 	next.key, next.hostname, next.leasedAt, next.leaseEnd = c.key, c.hostname, c.leasedAt, c.leaseEnd
 	next.change(func(r *extraFields) {
-		r.furtherAddrs = append(slices.Clone(c.extraOrZero().furtherAddrs), before.addrs()...)
+		has := c.extraOrZero()
+		r.furtherAddrs = append(slices.Clone(has.furtherAddrs), before.addrs()...)
+		r.delegated = append(slices.Clone(has.delegated), r.delegated...)
 	})
 	now, err := t.dp.Counters(c.identity)
 	if err != nil {
@@ -140,13 +146,13 @@ func (t *Table) move(former, c *client) error {
 		return errors.Join(err, t.restored(former))
 	}
 	t.arm(c, &next, t.clock.now())
+	c.tellSoon(&next, t.clock.now())
 	t.publish(c, next)
 	t.remove(former)
 	return t.setDatapath(c, &next)
 }
 
-// firstOf returns which of a client's addresses stands for it: one by which it can be reached from everywhere, if there
-// is one.
+// firstOf returns the address that becomes a client's first one: a globally reachable one if there is any.
 func firstOf(addrs []netip.Addr) netip.Addr {
 	if i := slices.IndexFunc(addrs, netip.Addr.IsGlobalUnicast); i >= 0 {
 		return addrs[i]

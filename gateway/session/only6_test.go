@@ -1,3 +1,6 @@
+// Tests of clients without IPv4. memory_test.go has the helpers: newMemory is a data path in memory; openTable opens a
+// table in a file; lease gives a client a lease, admit logs it in.
+
 package session_test
 
 import (
@@ -22,6 +25,7 @@ var (
 // only6 is the key of a device without IPv4.
 func only6(n byte, addr netip.Addr) session.Key { return session.Key{MAC: key(n, n).MAC, Addr: addr} }
 
+// must fails the test on an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -29,8 +33,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestClientWithoutIPv4: a client with IPv6 addresses alone has a session, also after the table is opened again. It is
-// known by another of its addresses when the first one is gone, and it ends with the last one.
+// TestClientWithoutIPv4: a client that has only IPv6 addresses has a session, also after the table is opened again.
+// When its first address is withdrawn, another one becomes the first. It ends with its last address.
 func TestClientWithoutIPv4(t *testing.T) {
 	dp, path := newMemory(), filepath.Join(t.TempDir(), "s.db")
 	table := openTable(t, path, dp)
@@ -73,8 +77,8 @@ func TestClientWithoutIPv4(t *testing.T) {
 	}
 }
 
-// TestClientLeasesIPv4Later: the session of a client without IPv4 goes on when its device leases an IPv4 address, with
-// what was counted and all addresses, and ends with that lease.
+// TestClientLeasesIPv4Later: when a client without IPv4 leases an IPv4 address, its session goes on with its counts and
+// all addresses. The session ends with that lease.
 func TestClientLeasesIPv4Later(t *testing.T) {
 	dp, path := newMemory(), filepath.Join(t.TempDir(), "s.db")
 	table := openTable(t, path, dp)
@@ -102,8 +106,9 @@ func TestClientLeasesIPv4Later(t *testing.T) {
 	must(t, table.Close())
 	table = openTable(t, path, dp)
 	same()
-	if states := table.States(); states[session.Authenticated] != 1 || len(table.Keys(ada.MAC)) != 1 {
-		t.Errorf("%v, clients %v", states, table.Keys(ada.MAC))
+	found, _ := table.Find(ada.MAC, 0)
+	if states := table.States(); states[session.Authenticated] != 1 || table.Known() != 1 || found != leased {
+		t.Errorf("%v, clients %v, found %s", states, table.Known(), found)
 	}
 	must(t, table.Forget(leased))
 	if dp.allows(stable6) {
@@ -115,8 +120,8 @@ func TestClientLeasesIPv4Later(t *testing.T) {
 	}
 }
 
-// TestMoveRefused: when the disk or the data path fails, a client without IPv4 goes on as it was, and its device's next
-// lease moves it.
+// TestMoveRefused: when the disk or the data path fails while such a client gets its IPv4 address, the client stays as
+// it was. Its next lease tries again.
 func TestMoveRefused(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
@@ -134,5 +139,30 @@ func TestMoveRefused(t *testing.T) {
 	lease(t, table, leased)
 	if s, _ := table.Get(stable6); s.Key != leased || s.ID != began.ID || !dp.allows(stable6) {
 		t.Errorf("leased again: %+v, let in: %v", s, dp.allows(stable6))
+	}
+}
+
+// TestFind: the clients of one MAC address are found by their PPPoE sessions, and a device with one is another client
+// without it.
+func TestFind(t *testing.T) {
+	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
+	line := key(1, 7)
+	_, err := table.Connect(session.Login{User: "ada", For: line, PPPoE: session.PPPoESession{Session: 5}})
+	must(t, err)
+	if found, is := table.Find(line.MAC, 5); !is || found != line {
+		t.Errorf("session 5 is %s", found)
+	}
+	for _, other := range []uint16{0, 6} {
+		if found, is := table.Find(line.MAC, other); is {
+			t.Errorf("session %d is %s", other, found)
+		}
+	}
+	host := session.Key{MAC: line.MAC, Addr: stable6}
+	must(t, table.Enter(host))
+	if found, is := table.Find(line.MAC, 0); !is || found != host {
+		t.Errorf("without PPPoE it is %s", found)
+	}
+	if found, is := table.Find(line.MAC, 5); !is || found != line {
+		t.Errorf("session 5 is %s afterwards", found)
 	}
 }

@@ -46,12 +46,12 @@ type sessionEvents struct {
 	id       string
 	queue    []pendingEvent // the oldest first; never empty
 	since    time.Time      // when the oldest was handed out first, or last failed
-	tries    int            // of the oldest that failed
-	refused  int            // of these, since others were confirmed
+	tries    int            // failed attempts to have the oldest event confirmed
+	refused  int            // how many of these tries failed while events of other sessions were confirmed
 	setAside bool
 	retryAt  time.Time // when to try again
 
-	due.Place // in due
+	due.Place // its place in outbox.due
 }
 
 // Before implements due.Item.
@@ -67,7 +67,7 @@ func newOutbox() outbox {
 	return outbox{sessions: map[string]*sessionEvents{}, changed: make(chan struct{})}
 }
 
-// notify wakes those that wait for events. The store's mu is held.
+// notify wakes the callers that wait for events. The journal's mu is held.
 func (o *outbox) notify() {
 	close(o.changed)
 	o.changed = make(chan struct{})
@@ -102,8 +102,8 @@ func (t *Table) Take(ctx context.Context, again bool) (Event, error) {
 	}
 }
 
-// dated is an event of the file with its times by the wall clock of now: shifted by whole seconds, so that an
-// event that is sent again is the same.
+// dated returns an event with its times by the present wall clock. Whole seconds are added, so that an event that is
+// sent twice is the same each time.
 func (t *Table) dated(e Event) Event {
 	shift := t.clock.time(0).Sub(t.clock.inFile(0)).Round(time.Second)
 	for _, moment := range []*time.Time{&e.At, &e.Began, &e.Seen, &e.LeasedAt, &e.LeaseEnd} {
@@ -258,7 +258,7 @@ func (j *journal) supersede(l *sessionEvents) {
 	}
 }
 
-// accounted has an event deleted from the store, if it is there: at once, or soon.
+// accounted marks an event as deleted, if it is there. An update is deleted within a second, any other event at once.
 func (j *journal) accounted(e Event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -275,13 +275,13 @@ func (j *journal) accounted(e Event) error {
 	return err
 }
 
-// delete has an event deleted from the store. mu is held.
+// delete marks an event as deleted. The next write removes it from the store. mu is held.
 func (j *journal) delete(number uint64) {
 	j.deleted[number] = struct{}{}
 	j.arm()
 }
 
-// done makes a session's next event ready.
+// done removes an event of a session from the outbox. The session's next event is ready then.
 func (o *outbox) done(e Event) {
 	l := o.sessions[e.ID]
 	if l == nil || l.queue[0].number != e.number || l.Queued() {
@@ -301,7 +301,8 @@ func (o *outbox) done(e Event) {
 	o.notify()
 }
 
-// StartAgain reports the start of each session once more, as of now: servers were told that all have ended.
+// StartAgain reports the start of each session a second time, dated now, because servers were told that all sessions
+// had ended.
 func (t *Table) StartAgain() error {
 	for _, id := range t.sessions() {
 		if err := t.startAgain(id); err != nil {

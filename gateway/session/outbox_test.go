@@ -1,3 +1,7 @@
+// Tests of the outbox: the events that wait until accounting has confirmed them. inTime and pass (timers_test.go) run a
+// test with a fake clock and let time go by. memory_test.go has the other helpers: newMemory is a data path in memory;
+// keyOf(i) is the key of client i; lease gives a client a lease, admit logs it in.
+
 package session_test
 
 import (
@@ -12,7 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// accounting takes a table's events, like an accounting server that never confirms some of them.
+// accounting takes a table's events as an accounting server that never confirms the events for which deaf returns true.
 type accounting struct {
 	*testing.T
 	table     *session.Table
@@ -60,10 +64,10 @@ func (a *accounting) kindsOf(id string) (kinds []session.Kind) {
 	return kinds
 }
 
-// TestUnconfirmedEventsDelayNoOther: events of 100 sessions are never confirmed, neither of those that began before nor
-// of those that begin after the others. Others' events are handed out at once, each session's in order; the unconfirmed
-// are set aside, counted apart, tried again slowly, and come in order when the server takes them at last, also after a
-// restart. Long: the steps of one run, each of which needs the state that the one before left.
+// TestUnconfirmedEventsDelayNoOther: the server never confirms the events of 100 sessions. Events of other sessions are
+// handed out at once, each session's in order. The unconfirmed events are set aside: they are counted apart and tried
+// again slowly. When the server confirms them at last, also after a restart, they come in order. Long: the steps of one
+// run, each of which needs the state that the one before left.
 func TestUnconfirmedEventsDelayNoOther(t *testing.T) {
 	const stuck, all = 100, 102
 	synctest.Test(t, func(t *testing.T) {
@@ -134,8 +138,8 @@ func TestUnconfirmedEventsDelayNoOther(t *testing.T) {
 	})
 }
 
-// TestServerOutageSetsNothingAside: where nothing is confirmed at all, the server is away, and everything is tried
-// again within half a minute of its return.
+// TestServerOutageSetsNothingAside: when no event is confirmed, the server is away, and no event is set aside. Within
+// half a minute of its return all are tried again.
 func TestServerOutageSetsNothingAside(t *testing.T) {
 	inTime(t, func(t *testing.T, table *session.Table, _ *memory, k session.Key) {
 		away := true

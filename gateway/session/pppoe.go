@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -103,14 +104,17 @@ func (t *Table) Disconnect(key Key, pppoe uint16, cause Cause) error {
 	return nil
 }
 
-// Follow has f called with each PPPoE session that has ended, for whatever reason. f must not call the table. It must
-// be called before the table is used.
+// Follow sets f, which is called with each PPPoE session that has ended for whatever reason. f must not call the table.
+// Follow must be called before the table is used.
 func (t *Table) Follow(f func(Key, PPPoESession)) { t.hungUp = f }
 
-// begin sets an entry to a session that begins now.
+// begin puts a session that begins now into an entry.
 func (t *Table) begin(e *entry, login Login, now tableTime) {
 	t.limit(e, login.Limits)
-	e.change(func(r *extraFields) { r.pppoe = login.PPPoE })
-	e.user, e.class = strings.Clone(login.User), cloneClass(login.Class) // not a part of the form that it came with
+	e.change(func(r *extraFields) {
+		r.pppoe, r.ipv6 = login.PPPoE, login.IPv6
+		r.delegated = append(slices.Clip(r.delegated), login.Networks...)
+	})
+	e.user, e.class = strings.Clone(login.User), cloneClass(login.Class) // otherwise the login form stays in memory
 	e.id, e.began, e.seen = cmp.Or(login.SessionID, NewID()), now, now
 }

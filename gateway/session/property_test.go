@@ -1,3 +1,7 @@
+// TestTableMatchesModel does random operations on a table and on a model (model_test.go), which is the simplest correct
+// table, and compares the two. memory is a data path in memory, and key(mac, host) the key of MAC 02:00:00:00:00:mac at
+// 10.1.0.host (memory_test.go).
+
 package session_test
 
 import (
@@ -31,8 +35,8 @@ type world struct {
 	doneA time.Time
 }
 
-// TestTableMatchesModel has three clients use three addresses, and an IPv6 address each, while the gateway restarts,
-// crashes and loses its machine.
+// TestTableMatchesModel performs random operations on a table and on its model: three clients use three addresses and
+// an IPv6 address each, while the gateway restarts, crashes and reboots.
 func TestTableMatchesModel(t *testing.T) {
 	dir := t.TempDir()
 	files := 0
@@ -53,7 +57,7 @@ func TestTableMatchesModel(t *testing.T) {
 	})
 }
 
-// bubble keeps rapid from asking for the test's deadline, which a synctest bubble lacks.
+// bubble hides the test's deadline from rapid: a synctest bubble has none.
 type bubble struct{ testing.TB }
 
 func (w *world) newFile() string {
@@ -80,7 +84,7 @@ func (w *world) open(path string) {
 	synctest.Wait()
 }
 
-// neverMoreOpen checks each Set of the data path before it is carried out.
+// neverMoreOpen requires each Set to admit only clients that the file admits.
 func (w *world) neverMoreOpen(c datapath.Client) {
 	if w.table == nil {
 		return // the client is being admitted
@@ -242,7 +246,7 @@ func (w *world) compare(want expected, got session.Event) {
 	}
 }
 
-// accountAll checks that exactly the expected events are pending.
+// accountAll takes all pending events, and requires them to be the expected ones.
 func (w *world) accountAll() {
 	for w.model.left() > 0 {
 		if w.table.Pending() == 0 {
@@ -258,7 +262,7 @@ func (w *world) restart(*rapid.T) {
 	w.model.restart()
 }
 
-// crash continues with what is on the disk now.
+// crash opens the table again with what is on the disk now.
 func (w *world) crash(reboot bool) {
 	path := w.newFile()
 	w.must(w.table.CopyFile(path))
@@ -267,7 +271,7 @@ func (w *world) crash(reboot bool) {
 		w.dp.restart()
 	}
 	w.model.crash(reboot)
-	w.again()
+	w.expectAgain()
 	w.open(path)
 	for addr, c := range w.model.clients {
 		if c.shownAt.Equal(w.model.now) && c.State == session.PreAuth {
@@ -278,8 +282,8 @@ func (w *world) crash(reboot bool) {
 	}
 }
 
-// again expects the events accounted in this second once more.
-func (w *world) again() {
+// expectAgain expects the events of this second a second time, because a crash may repeat them.
+func (w *world) expectAgain() {
 	if !w.doneA.Equal(w.model.now) {
 		return
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// replaces calls begin, which begins the session of a login. Where the user has as many sessions as
-// allowed, those of the same device that the new one replaces are ended first, and begin is called again: a
-// device that comes with another address, or in another PPPoE session after a power cut, is the same one. It ends no
-// session where that would not do.
+// replaces calls begin, which begins the session of a login. If begin fails because the user has as many sessions as
+// allowed, replaces ends sessions of the same MAC address and calls begin again: a device that comes with another
+// address, or with a new PPPoE session after a power cut, replaces its former session. If that would not make enough
+// room, no session ends.
 func (t *Table) replaces(mac datapath.MAC, login Login, begin func() (Session, error)) (Session, error) {
 	s, err := begin()
 	for range 3 { // others may log in meanwhile
@@ -32,8 +32,8 @@ func (t *Table) replaces(mac datapath.MAC, login Login, begin func() (Session, e
 	return s, err
 }
 
-// surplusSessions returns which of a user's sessions with a MAC address must end so that one more may begin, the oldest
-// first. It returns none where ending them would not be enough.
+// surplusSessions returns the sessions of a user and MAC address that must end before one more may begin, the oldest
+// first. It returns none if ending them all would not be enough.
 func (t *Table) surplusSessions(mac datapath.MAC, login Login) []Session {
 	sessions := t.Of(mac, login.User)
 	t.mu.Lock()
@@ -58,7 +58,7 @@ func (t *Table) Of(mac datapath.MAC, user string) (list []Session) {
 	return list
 }
 
-// displace ends a session that another one replaces, if it is still there.
+// displace ends a session, if it still exists, for the one that replaces it.
 func (t *Table) displace(s Session) error {
 	if s.PPPoE.Session != 0 {
 		return t.Disconnect(s.Key, s.PPPoE.Session, LostCarrier)
@@ -76,20 +76,19 @@ func (t *Table) displace(s Session) error {
 	return err
 }
 
-// Keys returns the clients that have a MAC address, the one with the oldest lease first.
-func (t *Table) Keys(mac datapath.MAC) (keys []Key) {
+// Find returns the client that has a MAC address and is in a PPPoE session; 0: it is in none, and if there are several,
+// it is the one with the oldest lease.
+func (t *Table) Find(mac datapath.MAC, pppoe uint16) (key Key, found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var oldest tableTime
 	for c := t.macs[mac]; c != nil; c = c.nextOfMAC {
-		if c.state == "" {
+		if c.state == "" || c.extraOrZero().pppoe.Session != pppoe {
 			continue
 		}
-		keys = append(keys, c.key)
-		if len(keys) == 1 || c.leasedAt < oldest {
-			oldest = c.leasedAt
-			keys[0], keys[len(keys)-1] = keys[len(keys)-1], keys[0]
+		if !found || c.leasedAt < oldest {
+			key, oldest, found = c.key, c.leasedAt, true
 		}
 	}
-	return keys
+	return key, found
 }

@@ -1,3 +1,7 @@
+// Tests that a session goes on in the data path after the gateway restarts. newMemory is a data path in memory,
+// key(mac, host) the key of MAC 02:00:00:00:00:mac at 10.1.0.host; openTable opens a table in a file; lease gives a
+// client a lease, admit logs it in, get reads its session (memory_test.go).
+
 package session_test
 
 import (
@@ -8,7 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestResume: where counters end with the daemon, sessions continue with their counts and the rest of their quotas.
+// TestResume: with a data path whose counters end with the daemon, sessions go on with their counts and what is left of
+// their quotas.
 func TestResume(t *testing.T) {
 	path, dp, k := filepath.Join(t.TempDir(), "sessions.db"), newMemory(), key(1, 10)
 	table := openTable(t, path, dp)

@@ -32,13 +32,13 @@ func (t *Table) saveRegularly(ctx context.Context) {
 	}
 }
 
-// CountedSince has Save read the counts of those sessions alone whose clients moved reports (datapath.Running). It must
-// be called before the table is used; nil: Save reads all.
+// CountedSince sets moved, a data path's report of clients that have sent packets (datapath.Running). With it, Save
+// reads only the sessions of these clients; without, it reads all. It must be called before the table is used.
 func (t *Table) CountedSince(moved func(f func(datapath.ID)) error) { t.countedSince = moved }
 
-// Save has the counts of sessions that have changed since they were last saved written to disk within a second or so.
-// It costs one pass over the data path's counters, where these allow that (Moves), and a reading of each session that
-// has changed; with other data paths a reading of each session. It ends with ctx, and with ErrClosed.
+// Save writes to disk, within about a second, the counts of the sessions that have changed since they were last saved.
+// It costs one pass over the data path's counters if CountedSince was called, and a reading of each changed session;
+// otherwise a reading of each session. It ends with ctx, and with ErrClosed.
 func (t *Table) Save(ctx context.Context) error {
 	t.saving.Lock()
 	defer t.saving.Unlock()
@@ -50,7 +50,7 @@ func (t *Table) Save(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if n%savedAtOnce == savedAtOnce-1 && t.awaitSaves() != nil {
-			t.saving.retry = append(t.saving.retry, ids[n:]...) // no more wait in memory for a disk that refuses them
+			t.saving.retry = append(t.saving.retry, ids[n:]...) // the disk refuses, so keep no more records in memory
 			return err
 		}
 		if err := t.save(id); err != nil {
@@ -63,7 +63,8 @@ func (t *Table) Save(ctx context.Context) error {
 // savedAtOnce bounds the records that wait in memory for the disk.
 const savedAtOnce = commitMax - 1
 
-// awaitSaves returns when records that wait are on the disk, or with why the disk refuses them: they wait on then.
+// awaitSaves waits until the records that wait are on the disk. It returns an error when the disk refuses them; they
+// then wait on.
 func (t *Table) awaitSaves() error {
 	if err := t.holdOpen(); err != nil {
 		return err
@@ -72,8 +73,8 @@ func (t *Table) awaitSaves() error {
 	return t.journal.sync()
 }
 
-// clientsToSave lists the clients to save: those that have counted packets, and those that could not be saved the last
-// time. saving is held.
+// clientsToSave lists the clients whose counts to save: those that have sent packets, and those that could not be saved
+// the last time. saving must be held.
 func (t *Table) clientsToSave() (ids []datapath.ID, err error) {
 	if t.countedSince == nil {
 		return t.sessions(), nil

@@ -55,8 +55,8 @@ type Cause string
 const (
 	UserRequest    Cause = "user-request"    // logout
 	LostCarrier    Cause = "lost-carrier"    // a PPPoE session is gone. In events of former versions: the lease, too
-	LeaseEnded     Cause = "lease-ended"     // and was not renewed; RADIUS: lost-carrier
-	LeaseReleased  Cause = "lease-released"  // or declined; RADIUS: lost-carrier
+	LeaseEnded     Cause = "lease-ended"     // the lease ended and was not renewed; RADIUS: lost-carrier
+	LeaseReleased  Cause = "lease-released"  // the lease was released, or its address declined; RADIUS: lost-carrier
 	IdleTimeout    Cause = "idle-timeout"    //
 	SessionTimeout Cause = "session-timeout" //
 	Quota          Cause = "quota"           // bytes used up; RADIUS: session-timeout
@@ -106,7 +106,7 @@ type Login struct {
 	User   string
 	Class  [][]byte // RADIUS Class attributes, to be sent back in accounting
 	Limits Limits
-	// Given are the limits that the login has, also those that it has as 0: no default takes their place. It is
+	// Explicit marks the limits that the login sets, even to 0: no default replaces them. It is
 	// not stored in the table.
 	Explicit ExplicitLimits
 	// Sessions is how many sessions the user may have at once; 0: any number. It is not stored in the table.
@@ -116,15 +116,20 @@ type Login struct {
 	// For is the client that logged in. While a RADIUS server was asked, the address may have gone to another client,
 	// which Admit then refuses. Zero: whichever client has the address. It is not stored in the table.
 	For Key
-	// PPPoE is how the client is connected. Logins at the portal have none.
+	// PPPoE is the client's PPPoE session; zero for logins at the portal.
 	PPPoE PPPoESession
-	// Framed is the address that the server gives a user on PPPoE; invalid: none. Pool is the name of the pool that it is
-	// to be of, and Routes are the networks behind the client. They are not stored in the table, where Key and PPPoE have
-	// them, and neither is Proof: that the server knows the password, as MS-CHAPv2 has it.
+	// Framed is the address that the server gives a user on PPPoE; invalid: none. Pool is the name of the pool from which
+	// the address is taken, and Routes are the networks behind the client. They are not stored in the table, where Key and
+	// PPPoE have them, and neither is Proof: that the server knows the password, as MS-CHAPv2 has it.
 	Framed netip.Addr
 	Pool   string
 	Routes []netip.Prefix
 	Proof  string
+	// Networks are IPv6 networks that the client has from the session's beginning: in the table, Session.Delegated has
+	// them. Those of a client on Ethernet must be IPv6.Routes, which it loses with its session.
+	Networks []netip.Prefix
+	// IPv6 is what the server gives the client by IPv6; nil: nothing.
+	IPv6 *Grant6
 	// SessionID is the session's ID if it was chosen before the login was decided; empty: Admit chooses one. In the table
 	// it is Session.ID.
 	SessionID string
@@ -133,7 +138,7 @@ type Login struct {
 // PPPoESession is a client's PPPoE session. The zero value is none: the client is on Ethernet.
 type PPPoESession struct {
 	Session uint16 // PPPoE's, from 1 on
-	MTU     uint16 // bytes of an IP packet; 0: datapath.LineMTU
+	MTU     uint16 // bytes of an IP packet; 0: datapath.PPPoEMTU
 	State   []byte // of the link, for the concentrator only, to take it up after a restart
 	// Routes are the networks behind the client, whose packets come and go by the PPPoE session.
 	Routes []netip.Prefix
@@ -142,8 +147,9 @@ type PPPoESession struct {
 // Session is a copy of a client's entry; later changes do not affect it.
 type Session struct {
 	Key
-	FurtherAddrs []netip.Addr // further addresses
-	Owner        string       // the gateway that has the client; empty: there is one gateway
+	FurtherAddrs []netip.Addr   // further addresses
+	Delegated    []netip.Prefix // IPv6 networks of the client: delegated to it, or its own
+	Owner        string         // the gateway that has the client; empty: there is one gateway
 	State        State
 	Hostname     string    // as the client said in DHCP
 	LeasedAt     time.Time //
@@ -153,7 +159,7 @@ type Session struct {
 	Began        time.Time // of the authenticated session
 	Seen         time.Time // of the last admitted packet; Began when there was none
 	Counts                 // of the authenticated session, up to now
-	// Last is how the session before ended, until the next one begins or the daemon ends; zero: there was none.
+	// LastEnding is how the session before ended, until the next one begins or the daemon ends; zero: there was none.
 	LastEnding Ending
 }
 
@@ -173,8 +179,8 @@ func (s Session) At(now time.Time) Session {
 		return s
 	}
 	return Session{
-		Key: s.Key, FurtherAddrs: s.FurtherAddrs, Owner: s.Owner, State: PreAuth, Hostname: s.Hostname, LeasedAt: s.LeasedAt,
-		LeaseEnd: s.LeaseEnd, LastEnding: over,
+		Key: s.Key, FurtherAddrs: s.FurtherAddrs, Delegated: s.Delegated, Owner: s.Owner, State: PreAuth,
+		Hostname: s.Hostname, LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, LastEnding: over,
 	}
 }
 

@@ -1,3 +1,6 @@
+// Tests of the memory that many clients need. keyOf(i) is the key of client i, openTable opens a table in a file
+// (memory_test.go); child runs a test in a process of its own (file_test.go).
+
 package session_test
 
 import (
@@ -34,9 +37,9 @@ func (d *countingPath) Counters(datapath.ID) (datapath.Counters, error) {
 
 const crowd = 100_000 / raceFactor
 
-// TestMemoryOfManyClients: 100,000 authenticated clients with unaccounted start events take less than 150 MB, the
-// file's mapped pages included: after login, when all counts are written to disk, as every minute, and when they are
-// read again. Each case is measured in its own process.
+// TestMemoryOfManyClients: 100,000 authenticated clients whose start events are not accounted take less than 150 MB
+// with the file's mapped pages: after their logins, after all counts were saved, and after the file was opened again.
+// Each case runs in a process of its own.
 func TestMemoryOfManyClients(t *testing.T) {
 	const variable, allowed = "GATEWEIGH_TEST_CROWD", 150 * raceFactor // the race detector's shadow memory is not ours
 	if path := os.Getenv(variable); path != "" {
@@ -121,6 +124,7 @@ func fillTable(t testing.TB, table *session.Table, n int) {
 	})
 }
 
+// inParallel runs work n times at once, and fails the test on the first error.
 func inParallel(t testing.TB, n int, work func() error) {
 	t.Helper()
 	errs := make([]error, n)

@@ -12,7 +12,7 @@ type Store interface {
 	// Records are valid during the call.
 	Events(from uint64, visit func(number uint64, record []byte) (more bool, err error)) error
 	// Write carries out a batch, completely or not at all, and returns when it will outlast a crash. removed is how many
-	// of the batch's Done were there.
+	// of the events in Done existed.
 	Write(Batch) (removed int, err error)
 	Close() error
 }
@@ -25,7 +25,7 @@ type Record struct {
 
 // Batch is a change of a store.
 type Batch struct {
-	Clients []Record // of a client the last counts
-	Events  [][]byte // to be added, in this order, each with the next number
-	Done    []uint64 // events to be deleted, those included that are not there
+	Clients []Record // in any order; the last record of a client is the one that stays
+	Events  [][]byte // events to be added, in this order; each gets the next number
+	Done    []uint64 // numbers of events to be deleted; a number without an event is no error
 }

@@ -1,3 +1,7 @@
+// Tests that a table works with any Store. newMemory is a data path in memory, key(mac, host) the key of MAC
+// 02:00:00:00:00:mac at 10.1.0.host; lease gives a client a lease, admit logs it in, get reads its session, drain takes
+// all pending events (memory_test.go).
+
 package session_test
 
 import (
@@ -11,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// memoryStore is a Store in memory, as far as a store must be. It refuses batches while refuses is set.
+// memoryStore is a Store in memory. While refuses is set it refuses batches.
 type memoryStore struct {
 	mu      sync.Mutex
 	clients map[datapath.ID][]byte
@@ -83,8 +87,8 @@ func (k *memoryStore) refuse(err error) {
 	k.refuses = err
 }
 
-// TestAnyStore: a table keeps its promises with any Store: only clients in the store are admitted, and a table that
-// reads it finds the sessions, and the events in their order, whatever was accounted.
+// TestAnyStore: a table works with any Store. It admits only clients that are in the store. A table that is opened on
+// the store finds the sessions, and the events that were not accounted, in order.
 func TestAnyStore(t *testing.T) {
 	store, dir := &memoryStore{clients: map[datapath.ID][]byte{}, events: map[uint64][]byte{}}, t.TempDir()
 	dp := newMemory()

@@ -59,9 +59,9 @@ var (
 type Table struct {
 	dp       datapath.Datapath
 	log      *slog.Logger
-	owner    string // of all sessions here
+	owner    string // this gateway's name, in all sessions of this table
 	journal  *journal
-	timeline *timeline.Line // of the file's times
+	timeline *timeline.Line // line of the times in the file
 	clock    clock
 	bounds   capacities
 
@@ -71,7 +71,8 @@ type Table struct {
 
 	mu            sync.Mutex
 	clients       map[datapath.ID]*client
-	byFurtherAddr map[netip.Addr]*client // those by addresses that their identities do not tell
+	byFurtherAddr map[netip.Addr]*client // clients by every address other than an IPv4 address that is their identity
+	delegated     delegations            // clients by networks
 	states        map[State]int          // clients by state
 	users         map[string]int         // sessions by user, those about to begin included
 	loggingIn     map[*client]string     // the users whose sessions are about to begin
@@ -79,14 +80,15 @@ type Table struct {
 	numbers       numbers                         // identities of clients without an IPv4 address
 	dues          due.Queue[*client]              // clients by the next time a timer of theirs is due
 	hungUp        func(Key, PPPoESession)         // see Follow
+	revoked       func(Session)                   // see Revoked
 	cutter        Cutter                          // see Cut
-	countedSince  func(f func(datapath.ID)) error // see Moves
+	countedSince  func(f func(datapath.ID)) error // see CountedSince
 	duesChanged   chan struct{}                   // signals that the first of dues has changed
-	limits        map[Limits]*Limits              // those that sessions share
+	limits        map[Limits]*Limits              // limits that several sessions share, by value
 
 	saving struct {
 		sync.Mutex
-		retry []datapath.ID // could not be saved the last time
+		retry []datapath.ID // clients whose counts could not be saved the last time
 	}
 
 	complaints struct {
@@ -106,14 +108,15 @@ type client struct {
 	// Fields that change with op and Table.mu held.
 	entry
 	due        tableTime
-	due.Place               // in dues
-	talliedMAC datapath.MAC // by which macs has the client; guarded by the table's mu
+	due.Place               // its place in Table.dues
+	talliedMAC datapath.MAC // MAC address under which macs lists the client; guarded by the table's mu
 	nextOfMAC  *client      // in macs; guarded by the table's mu
 	removed    bool         // removed from the table: a caller that waited for op must look the client up again
 
 	// Guarded by op: the data path's state of the client, and its timers.
 	inDatapath, open bool      // the data path has an entry; the entry admits the client
 	interim          tableTime // next update
+	tell, told       tableTime // next update because of changed addresses, and the last one
 	check            tableTime // next check of the quota's rest
 	checked          tableTime // last one
 	quotaLeft        uint64    // bytes left at the last check
@@ -222,7 +225,8 @@ func (t *Table) load(id datapath.ID, record []byte, resume bool) (lost change, e
 	c := t.clients[id]
 	if ended != nil {
 		lost = change{id: id, events: [][]byte{encodeEvent(ended)}}
-	} else if c != nil && !slices.Equal(c.extraOrZero().furtherAddrs, s.FurtherAddrs) {
+	} else if c != nil && (!slices.Equal(c.extraOrZero().furtherAddrs, s.FurtherAddrs) ||
+		!slices.Equal(c.extraOrZero().delegated, s.Delegated)) {
 		lost.id = id
 	}
 	if lost.id != 0 && c != nil {
@@ -239,7 +243,9 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (
 		key: s.Key, state: s.State, hostname: s.Hostname,
 		leasedAt: t.clock.ofFile(s.LeasedAt), leaseEnd: t.clock.ofFile(s.LeaseEnd),
 	}
-	e.change(func(r *extraFields) { r.furtherAddrs, r.pppoe = s.FurtherAddrs, s.PPPoE })
+	e.change(func(r *extraFields) {
+		r.furtherAddrs, r.delegated, r.pppoe, r.ipv6 = s.FurtherAddrs, s.Delegated, s.PPPoE, s.IPv6
+	})
 	if s.State == Authenticated {
 		e.user, e.class, e.id = s.User, s.Class, s.ID
 		t.limit(&e, s.Limits)
@@ -267,10 +273,11 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (
 	t.arm(c, &e, t.clock.now())
 	t.publish(c, e)
 	err = t.setDatapath(c, &e)
-	if len(e.extraOrZero().furtherAddrs) > 0 &&
+	if extra := e.extraOrZero(); len(extra.furtherAddrs)+len(extra.delegated) > 0 &&
 		(errors.Is(err, datapath.ErrForeign) || errors.Is(err, datapath.ErrNotSupported)) {
 		next := e
-		next.change(func(r *extraFields) { r.furtherAddrs = nil }) // of a former network or kind of data path
+		// These addresses belong to a former network, or to a data path of another kind.
+		next.change(func(r *extraFields) { r.furtherAddrs, r.delegated = nil, nil })
 		t.publish(c, next)
 		err = t.setDatapath(c, &c.entry)
 	}
@@ -301,7 +308,7 @@ func (t *Table) Close() error {
 	return errors.Join(t.journal.close(), t.timeline.Save())
 }
 
-// holdOpen keeps the table open until life is unlocked for reading.
+// holdOpen keeps the table open until openLock is unlocked for reading.
 func (t *Table) holdOpen() error {
 	t.openLock.RLock()
 	if t.closed {

@@ -1,3 +1,7 @@
+// Tests of the table's operations. memory_test.go has the helpers: newMemory is a data path in memory; key(mac, host)
+// is MAC 02:00:00:00:00:mac at 10.1.0.host; openTable opens a table in a file; lease gives a client a lease, admit logs
+// it in, get reads its session, drain takes all pending events, and kinds lists what kinds they are.
+
 package session_test
 
 import (

@@ -19,6 +19,9 @@ const (
 	checkRare          = time.Hour // for clients whose rates keep them from using the quota up before
 	// interimMin bounds the rate of updates that a misconfigured server can request.
 	interimMin = time.Second
+	// changeSettle is how long an update about changed addresses waits for further changes, and changeEvery how long
+	// after the last one it comes at the earliest.
+	changeSettle, changeEvery = time.Second, 10 * time.Second
 	// retryAfter is the delay before a failed action is repeated.
 	retryAfter = 5 * time.Second
 	// tickers is the number of clients handled concurrently: they share a write to the disk.
@@ -117,7 +120,7 @@ func (t *Table) schedule(c *client, due tableTime) {
 func (c *client) nextDue() tableTime {
 	due := c.leaseEnd
 	if c.state == Authenticated {
-		due = min(due, c.sessionEnd(), c.idleEnd(), c.interim, c.check)
+		due = min(due, c.sessionEnd(), c.idleEnd(), c.interim, c.tell, c.check)
 	}
 	if due > zeroTime-tick {
 		return zeroTime
@@ -128,6 +131,9 @@ func (c *client) nextDue() tableTime {
 // arm sets the timers for a client's new or present entry e. op must be held.
 func (t *Table) arm(c *client, e *entry, now tableTime) {
 	c.interim, c.check = zeroTime, zeroTime
+	if e.state != Authenticated || e.id != c.id {
+		c.tell, c.told = zeroTime, -zeroTime
+	}
 	if e.state != Authenticated {
 		return
 	}
@@ -145,6 +151,13 @@ func (c *client) setInterim(e *entry, now tableTime) {
 	if e.limits().Interim > 0 {
 		every := tableTime(max(e.limits().Interim, interimMin))
 		c.interim = e.began.after(time.Duration(((now-e.began)/every + 1) * every))
+	}
+}
+
+// tellSoon sets when servers are told of a session's changed addresses, where they are told updates at all.
+func (c *client) tellSoon(e *entry, now tableTime) {
+	if e.state == Authenticated && e.limits().Interim > 0 {
+		c.tell = min(c.tell, max(now.after(changeSettle), c.told.after(changeEvery)))
 	}
 }
 
@@ -250,7 +263,11 @@ func (e *entry) endOf(now tableTime) (Cause, tableTime) {
 // if asked to.
 func (t *Table) updateCounts(c *client, e *entry, now tableTime, save bool) {
 	update := now >= c.interim
-	if update {
+	if update || now >= c.tell {
+		if c.tell <= now {
+			c.told = now
+		}
+		update, c.tell = true, zeroTime
 		c.setInterim(e, now)
 	}
 	switch {

@@ -1,3 +1,7 @@
+// Tests of timeouts, quotas and interim updates with a fake clock. memory_test.go has the helpers: newMemory is a data
+// path in memory, whose send simulates packets; key(mac, host) is MAC 02:00:00:00:00:mac at 10.1.0.host; lease gives a
+// client a lease, admit logs it in with limits, get reads its session, drain takes all pending events.
+
 package session_test
 
 import (
@@ -170,7 +174,7 @@ func TestLeaseRunsOut(t *testing.T) {
 	})
 }
 
-// TestCountsAreKeptEveryMinute: a machine that dies costs a minute of counts.
+// TestCountsAreKeptEveryMinute: when the machine dies, a minute of counts is lost at most.
 func TestCountsAreKeptEveryMinute(t *testing.T) {
 	inTime(t, func(t *testing.T, table *session.Table, dp *memory, k session.Key) {
 		admit(t, table, k, session.Limits{})
@@ -208,7 +212,7 @@ func TestTimersTryAgain(t *testing.T) {
 	})
 }
 
-// TestCountersBeginAnew: after counters restart, counts are kept and the quota applies.
+// TestCountersBeginAnew: when the data path's counters restart, a session keeps its counts and its quota.
 func TestCountersBeginAnew(t *testing.T) {
 	inTime(t, func(t *testing.T, table *session.Table, dp *memory, k session.Key) {
 		admit(t, table, k, session.Limits{UpBytes: 5000})
@@ -227,8 +231,8 @@ func TestCountersBeginAnew(t *testing.T) {
 	})
 }
 
-// TestTimersGoOnAfterRestart: timers that expired without a daemon act now. Long: the steps of one run, each of which
-// needs the state that the one before left.
+// TestTimersGoOnAfterRestart: timers that expired while no daemon ran act when the next one starts. Long: the steps of
+// one run, each of which needs the state that the one before left.
 func TestTimersGoOnAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dp, path := newMemory(), filepath.Join(t.TempDir(), "s.db")
@@ -316,7 +320,7 @@ func TestNextWaits(t *testing.T) {
 	})
 }
 
-// TestBounds: without consumers the table's size is bounded.
+// TestBounds: when nobody takes events, the table's size stays bounded.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())

@@ -1,3 +1,6 @@
+// Tests of the number of sessions that one user may have. newMemory is a data path in memory, key(mac, host) the key of
+// MAC 02:00:00:00:00:mac at 10.1.0.host, and admit logs a client in (memory_test.go).
+
 package session_test
 
 import (
@@ -11,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestSessionsOfOneUser: a user has as many sessions at once as the login allows, also when many devices log in at the
-// same moment; an ended session makes room, and a client that logs in again replaces its own. Long: the steps of one
+// TestSessionsOfOneUser: a user has at most as many sessions at a time as the login allows, even when many devices log
+// in at once. An ended session makes room. A client that logs in again replaces its own session. Long: the steps of one
 // run, each of which needs the state that the one before left.
 func TestSessionsOfOneUser(t *testing.T) {
 	path, dp := filepath.Join(t.TempDir(), "sessions.db"), newMemory()

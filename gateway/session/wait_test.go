@@ -1,3 +1,7 @@
+// Tests that an address has no next owner before the connections of its former one have ended. newMemory is a data path
+// in memory, key and keyOf make keys of clients; lease gives a client a lease, admit logs it in (memory_test.go). run
+// starts the table's timers, and pass lets a fake clock go on (timers_test.go).
+
 package session_test
 
 import (
@@ -14,7 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// slowCutter is a Cutter whose cut connections go on until the test ends them.
+// slowCutter is a Cutter that ends connections only when the test tells it to.
 type slowCutter struct {
 	mu      sync.Mutex
 	pending []netip.Prefix // guarded by mu, and done too
@@ -46,9 +50,9 @@ func (s *slowCutter) end() {
 	s.pending, s.done = nil, nil
 }
 
-// inPeace calls test in a bubble with a table whose clients' connections end when the test says so. Whoever waits for
-// them unasked waits for ever, which fails the test.
-func inPeace(t *testing.T, test func(t *testing.T, table *session.Table, dp *memory, path *slowCutter)) {
+// withSlowCutter runs a test in a bubble, with a table whose Cutter is slow. The test fails if something waits for
+// connections that it should not wait for, because that lasts for ever.
+func withSlowCutter(t *testing.T, test func(t *testing.T, table *session.Table, dp *memory, path *slowCutter)) {
 	synctest.Test(t, func(t *testing.T) {
 		dp, path := newMemory(), &slowCutter{}
 		table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
@@ -57,6 +61,7 @@ func inPeace(t *testing.T, test func(t *testing.T, table *session.Table, dp *mem
 	})
 }
 
+// done fails the test on an error.
 func done(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -64,9 +69,9 @@ func done(t *testing.T, err error) {
 	}
 }
 
-// TestNextOwnerWaitsForConnections: the next client with the address, or the network, of an ended session is admitted
-// once that session's connections have ended, and not before. Ending a session does not wait, and neither do other
-// operations on the address. Long: the steps of one run, each of which needs the state that the one before left.
+// TestNextOwnerWaitsForConnections: when a session has ended, the next client with its address or its network is
+// admitted only when the former connections have ended. The end of a session and other operations on the address do not
+// wait. Long: the steps of one run, each of which needs the state that the one before left.
 func TestNextOwnerWaitsForConnections(t *testing.T) {
 	const behind, within = "198.18.0.0/24", "198.18.0.128/25"
 	first, next := key(1, 5), key(2, 5)
@@ -141,7 +146,7 @@ func TestNextOwnerWaitsForConnections(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slowCutter) {
+			withSlowCutter(t, func(t *testing.T, table *session.Table, dp *memory, path *slowCutter) {
 				tt.leave(t, table)
 				var began session.Session
 				var err error
@@ -178,10 +183,10 @@ func TestNextOwnerWaitsForConnections(t *testing.T) {
 	}
 }
 
-// TestAddressLostWhileWaiting: the client whose login waits for the former one's connections may lose the address
-// meanwhile.
+// TestAddressLostWhileWaiting: a client may lose its address while its login waits for connections of the former
+// client. The login then fails.
 func TestAddressLostWhileWaiting(t *testing.T) {
-	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slowCutter) {
+	withSlowCutter(t, func(t *testing.T, table *session.Table, dp *memory, path *slowCutter) {
 		first, next, third := key(1, 5), key(2, 5), key(3, 5)
 		lease(t, table, first)
 		admit(t, table, first, session.Limits{})
@@ -200,10 +205,10 @@ func TestAddressLostWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestTimersDoNotWait: sessions and leases of more clients than are handled at once end in the same second, while
-// connections go on, and clients at other addresses come and go as always.
+// TestTimersDoNotWait: timers end many sessions and leases in the same second without waiting for their connections.
+// Clients at other addresses are not delayed.
 func TestTimersDoNotWait(t *testing.T) {
-	inPeace(t, func(t *testing.T, table *session.Table, dp *memory, path *slowCutter) {
+	withSlowCutter(t, func(t *testing.T, table *session.Table, dp *memory, path *slowCutter) {
 		const n = 200
 		for i := range n {
 			k := keyOf(i)

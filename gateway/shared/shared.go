@@ -30,6 +30,11 @@ import (
 // table has the records. No guard's has its name: theirs have no - after the first.
 var table = nftables.Table{Family: nftables.IPv4, Name: guard.Prefix + "shared-settings"}
 
+// IsOwnTable reports whether a table of nftables has records of this package.
+func IsOwnTable(family uint8, name string) bool {
+	return nftables.Table{Family: nftables.Family(family), Name: name} == table
+}
+
 // Names of settings, and values, have letters, digits, and of other characters only . _ and -.
 
 // Need records that the gateway of a LAN needs settings, before it looks at them, and returns the former values of

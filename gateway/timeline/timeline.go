@@ -27,7 +27,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
-// Name is the file in which a folder's line is kept. FormerName is the one before it, read where that is damaged.
+// Name is the file in which a folder's line is kept. FormerName is the file's former version, which is read if the file
+// is damaged.
 const (
 	Name       = "clock"
 	FormerName = "clock.old"
@@ -45,7 +46,7 @@ type Line struct {
 	path   string
 	boot   string
 	opened time.Time // with its monotonic reading
-	start  time.Time // the line's time then
+	start  time.Time // the line's time at opened
 
 	mu     sync.Mutex
 	inFile state // guarded by mu: in the file
@@ -102,8 +103,8 @@ func Open(folder string) (*Line, error) {
 	return l, l.Save()
 }
 
-// read reads a line's file. One that is missing or damaged has no line: without any, times in the folder are the wall
-// clock's.
+// read reads a line's file. A missing or damaged file gives no line. Without a line, times in the folder are those of
+// the wall clock.
 func read(path string) (s state, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

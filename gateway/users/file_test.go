@@ -1,3 +1,5 @@
+// Tests of the users' file: its format, and what is said of mistakes in it.
+
 package users
 
 import (

@@ -1,3 +1,5 @@
+// A test of the users' file with a wrong owner.
+
 package users
 
 import (

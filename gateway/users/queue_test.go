@@ -1,3 +1,5 @@
+// Tests of the queue of logins that wait for their password to be hashed. In a steppedQueue the test ends each turn.
+
 package users
 
 import (
@@ -11,12 +13,17 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// steppedQueue is a queue whose turns the test ends. A password is right if it equals the account's tag.
+// The queue hashes one password at a time, and each hashing is a turn. These tests check in which turn a login is
+// answered.
+
+// steppedQueue is a queue whose turns end only when the test ends them. Instead of hashing a password it compares it
+// with the account's tag.
 type steppedQueue struct {
 	queue
 	turn chan struct{}
 }
 
+// newStepped makes a queue of at most most logins, each of which may wait for patience turns.
 func newStepped(most, patience int) *steppedQueue {
 	s := &steppedQueue{turn: make(chan struct{})}
 	s.queue = queue{maxLogins: most, maxTurns: patience, matches: func(h hash, password string) bool {
@@ -35,7 +42,8 @@ func (s *steppedQueue) end(n int) {
 	synctest.Wait()
 }
 
-// testLogin is a login. If its name has an account, the account's password is "right".
+// testLogin is a login from a device. failures is the number of wrong passwords before it. With account its name has an
+// account, whose password is "right". err gets the answer.
 type testLogin struct {
 	name, password string
 	device         byte
@@ -44,6 +52,7 @@ type testLogin struct {
 	err            chan error
 }
 
+// begin puts a login into the queue.
 func (s *steppedQueue) begin(ctx context.Context, l testLogin) testLogin {
 	l.err = make(chan error, 1)
 	credentials := session.Credentials{
@@ -53,7 +62,7 @@ func (s *steppedQueue) begin(ctx context.Context, l testLogin) testLogin {
 	return l
 }
 
-// is checks the answer to a login. want nil: the password was right.
+// is checks whether a login is answered already, and how. want nil: the password was right.
 func (l testLogin) is(t *testing.T, answered bool, want error) {
 	t.Helper()
 	select {

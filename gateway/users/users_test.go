@@ -1,3 +1,6 @@
+// Tests of logins with passwords of the users' file. someHash is a valid hash of a password that no test knows
+// (file_test.go).
+
 package users
 
 import (

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) { Main(m, "ip link add outer type veth peer name other") }
 
-// TestSpaces are neither the test's namespace nor one another.
+// TestSpaces: two spaces are different namespaces, and neither is the test's.
 func TestSpaces(t *testing.T) {
 	a, b := NewSpace(t), NewSpace(t)
 	a.Run(t, "ip link add $name type veth peer name x", "name=only-a")

@@ -45,8 +45,8 @@ func (p Place) OrDefault(t testing.TB) Place {
 // DefaultPlace reports whether the flag -clients has its default. Then tests of several places run all of them.
 func DefaultPlace() bool { return *clients == string(Behind) }
 
-// bridgeCalls is the sysctl by which netfilter sees the frames of a namespace's bridges. Kernels without it cannot do
-// so.
+// bridgeCalls is the sysctl that makes netfilter see the frames of a namespace's bridges. In kernels without it
+// netfilter does not see them.
 const bridgeCalls = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 
 // NeedBridgeCalls skips a test on kernels whose netfilter does not see the frames of bridges.
@@ -65,8 +65,8 @@ func NeedBridgeCalls(t testing.TB) {
 // wire does not have. A bridge passes the frame itself to its first port, and copies without the socket to the others.
 // So hub first plugs in a port that leads nowhere.
 //
-// Where the kernel's default is so, netfilter sees the bridge's frames, and drops those whose IP header is broken: see
-// Plain. Links made before hub need NoIPv6 before them.
+// On kernels where that is the default, netfilter sees the bridge's frames, and drops frames whose IP header is broken:
+// see Plain. A script that makes links before it calls hub must run NoIPv6 before that.
 const Hub = `hub() { ` + NoIPv6 + `
 ip link add br0 type bridge ageing_time 0 mcast_snooping 0; ip link add sink0 type veth peer name sink1
 ip link set br0 up; ip link set sink1 up; plug sink0; }
@@ -79,6 +79,6 @@ const Plain = `for call in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e "$ca
 `
 
 // VisibleBridge has a function for scripts on a gateway: "seen lan0 address …" makes a bridge whose frames netfilter
-// sees. It has no multicast snooping, so that it sends no queries, and else the kernel's defaults.
+// sees. The bridge has the kernel's defaults, except that it has no multicast snooping, and so sends no queries.
 const VisibleBridge = `seen() { ip link add "$@" type bridge mcast_snooping 0; echo 1 >` + bridgeCalls + `; }
 `

@@ -3,6 +3,7 @@ package strict
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -19,6 +20,10 @@ func parseError(file string, data []byte, bad toml.ParseError, allKeys string) *
 	line := 1 + bytes.Count(before, []byte("\n"))
 	if first, problem := locate(data, line, bad.Message); first < line {
 		return &Error{File: file, Line: first, Key: bad.LastKey, Problem: problem}
+	}
+	if twice := duplicate(data, line, bad.Message); twice != nil {
+		twice.File = file
+		return twice
 	}
 	begin := 1 + bytes.LastIndexByte(before, '\n')
 	text, _, _ := strings.Cut(string(data[begin:]), "\n")
@@ -40,6 +45,30 @@ func parseError(file string, data []byte, bad toml.ParseError, allKeys string) *
 		out.Problem += ": values other than numbers, true and false stand in quotes: " + key + ` = "…"`
 	}
 	return out
+}
+
+// definedTwice is the parser's message about a key or table that stands above already.
+var definedTwice = regexp.MustCompile(`^Key '(.*)' has already been defined`)
+
+// duplicate returns the error for a key or table that stands above the line already; nil: the message is about
+// something else.
+func duplicate(data []byte, line int, message string) *Error {
+	m := definedTwice.FindStringSubmatch(message)
+	if m == nil || len(m[1]) > maxName {
+		return nil
+	}
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	first := findPositions(bytes.Join(lines[:min(line-1, len(lines))], nil))
+	for _, part := range strings.Split(m[1], ".") {
+		if first = first.newest().below[part]; first == nil {
+			return nil
+		}
+	}
+	remedy := "delete one of the two"
+	if header := strings.TrimSpace(string(lines[line-1])); strings.HasPrefix(header, "[") {
+		remedy = fmt.Sprintf("put the keys of both below one, or write each as [[%s]] where there may be several", m[1])
+	}
+	return &Error{Line: line, Key: m[1], Problem: fmt.Sprintf("is on line %d already: %s", first.newest().line, remedy)}
 }
 
 // maxLinesBack is how many lines above the parser's line a mistake is looked for.

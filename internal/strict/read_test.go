@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
-// TestLinesOfKeys has keys where a count of lines could go wrong.
+// TestLinesOfKeys: keys are found on their lines, even where counting lines is difficult.
 func TestLinesOfKeys(t *testing.T) {
 	const text = "a = 1\n" + // 1
 		"b = [ # [c]\n  1,\n\n  { x = 2 } ]\n" + // 2

@@ -87,7 +87,7 @@ const (
 	etherLen   = 14
 	headerLen  = 6
 	tagLen     = 4
-	maxPayload = 1484 // of discovery (RFC 2516, 5.1), less 16 for a relay's tag
+	maxPayload = 1484 // of a discovery frame, bytes (RFC 2516, 5.1): less 16 for a tag that a relay adds
 	versions   = 0x11 // version 1, type 1
 )
 

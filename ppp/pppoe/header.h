@@ -18,16 +18,27 @@ struct pppoe_header {
 /* What strip_pppoe found. */
 enum pppoe_verdict { IS_DATA, NOT_DATA, BAD_PPPOE };
 
-/* strip_pppoe takes the header off an IPv4 packet and returns the session. bpf_skb_adjust_room
+/* take_pppoe_off takes the header off a packet of an IP protocol. bpf_skb_adjust_room
  * takes bytes only from packets that the kernel knows to be IP, and no helper says so of others.
  * Those for VLAN tags do: what is below a tag that is removed becomes the packet's protocol. The
  * first tag goes into the packet when the second one is added. */
+static __always_inline enum pppoe_verdict take_pppoe_off(struct __sk_buff *skb, __be16 protocol)
+{
+	if (bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) ||
+		bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) ||
+	    bpf_skb_store_bytes(skb, ETH_HLEN + 2, &protocol, sizeof(protocol), 0) ||
+	    bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb) ||
+	    bpf_skb_adjust_room(skb, -PPPOE_LEN, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
+		return BAD_PPPOE;
+	return IS_DATA;
+}
+
+/* strip_pppoe takes the header off an IPv4 packet and returns the session. */
 static __always_inline enum pppoe_verdict strip_pppoe(struct __sk_buff *skb, __u16 *session)
 {
 	void *data, *end;
 	struct pppoe_header *h;
 	struct iphdr *packet;
-	__be16 ip = bpf_htons(ETH_P_IP);
 	__u32 length;
 
 	if (bpf_skb_pull_data(skb, skb->len < ETH_HLEN + PPPOE_LEN + 40 ? skb->len
@@ -46,13 +57,7 @@ static __always_inline enum pppoe_verdict strip_pppoe(struct __sk_buff *skb, __u
 			ETH_HLEN + PPPOE_LEN - sizeof(h->protocol) + length > skb->len)
 		return BAD_PPPOE;
 	*session = h->session;
-	if (bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) ||
-		bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), 1) ||
-	    bpf_skb_store_bytes(skb, ETH_HLEN + 2, &ip, sizeof(ip), 0) ||
-	    bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb) ||
-	    bpf_skb_adjust_room(skb, -PPPOE_LEN, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
-		return BAD_PPPOE;
-	return IS_DATA;
+	return take_pppoe_off(skb, bpf_htons(ETH_P_IP));
 }
 
 /* retype has the kernel take the type in the frame for the packet's protocol, as strip_pppoe

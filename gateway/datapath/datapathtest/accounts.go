@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// accounts: every byte is counted once, and nothing else is counted.
+// accounts are the behaviours of counters: every byte that passes is counted once, and nothing else is counted.
 var accounts = []behaviour{
 	{"PacketsAreCounted", packetsAreCounted, Shape{}},
 	{"PacketsAreCountedBare", packetsAreCounted, Shape{Bare: true}},
@@ -60,7 +60,7 @@ func (w *World) stableTraffic(t *testing.T, s Station) (now tally) {
 	return now
 }
 
-// counts waits until a station's traffic since a reading is exactly want, and checks that it stays so.
+// counts waits until the traffic that was counted for a station after the reading since is exactly want.
 func (w *World) counts(t *testing.T, s Station, since, want tally) {
 	t.Helper()
 	netnstest.Await(t, "a count", func() error {
@@ -73,8 +73,9 @@ func (w *World) counts(t *testing.T, s Station, since, want tally) {
 
 const headers = 20 + 8 // of IP and UDP
 
-// packetsAreCounted: UDP of all sizes, also many packets sent as one. Long: the steps of one run, each of which needs
-// the state that the one before left.
+// packetsAreCounted: UDP packets of all sizes are counted, also 12 packets that a sender passes to its kernel as one
+// (joint is what is counted of these). Long: the steps of one run, each of which needs the state that the one before
+// left.
 func packetsAreCounted(t *testing.T, w *World) {
 	w.admit(t, w.Alice, w.Bob)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -107,10 +108,10 @@ func packetsAreCounted(t *testing.T, w *World) {
 		flows, joint.upBytes, joint.upPackets = flows[1:], 0, 0
 	}
 	for _, f := range flows {
-		from := f.Sent() // those before may be late
+		from := f.Sent() // earlier packets may still arrive
 		err := f.together(12, 1200)
 		if (w.bare || w.line != nil) && errors.Is(err, unix.EIO) {
-			return // before Linux 6.11 only interfaces that compute checksums cut packets
+			return // before Linux 6.11 only interfaces that compute checksums can send several packets as one
 		}
 		must(t, err)
 		netnstest.Await(t, "packets sent as one", func() error {
@@ -128,7 +129,7 @@ func packetsAreCounted(t *testing.T, w *World) {
 	}
 }
 
-// together sends packets as one, for the interface to cut (udp(7), UDP_SEGMENT).
+// together sends n packets by one system call, as one packet that the interface splits (udp(7), UDP_SEGMENT).
 func (f *Flow) together(n, bytes int) error {
 	all := make([]byte, n*bytes)
 	for i := range n {
@@ -195,7 +196,8 @@ func joined(got, want tally) error {
 	return nil
 }
 
-// wire returns the bytes of IP packets that an end sent, with more extra segments.
+// wire returns the bytes of the IP packets that an end of a connection with plainTCP sent, and of more segments without
+// data.
 func wire(i *unix.TCPInfo, more uint64) uint64 {
 	return i.Bytes_sent + (uint64(i.Segs_out)+more)*(20+20) + 4
 }
@@ -209,7 +211,7 @@ func oddPackets(t *testing.T, w *World) {
 	w.counts(t, w.Alice, tally{}, tally{upBytes: 40, upPackets: 1, downBytes: 40, downPackets: 1}) // and its reset
 	server.Send(t, append(SYN(443, Down), make([]byte, 6)...))
 	w.counts(t, w.Alice, tally{}, tally{upBytes: 80, upPackets: 2, downBytes: 80, downPackets: 2})
-	lan.Send(t, Silent("with options", By(w.Alice), Options))
+	lan.Send(t, Reset("with options", By(w.Alice), Options))
 	server.await(t, 0, "with options")
 	before := w.tally(t, w.Alice)
 	says(t, w.Alice.Space, "ping -c 1 -W 5 -s 4000 192.0.2.2", "1 received")
@@ -228,8 +230,8 @@ func oddPackets(t *testing.T, w *World) {
 	}
 }
 
-// booksAgree: the list of clients, their sum, the reasons and the time a client was last seen agree. Long: the steps of
-// one run, each of which needs the state that the one before left.
+// booksAgree: the counters of clients, their sum, the counts of packets by reason, the list of clients and the times at
+// which they were last seen agree. Long: the steps of one run, each of which needs the state that the one before left.
 func booksAgree(t *testing.T, w *World) {
 	const packets = 50
 	began := time.Now().Add(-50 * time.Millisecond)
@@ -292,9 +294,8 @@ func booksAgree(t *testing.T, w *World) {
 	}
 }
 
-// countersAgree: the counts of packets by reason, the sum of all clients and each client's counters agree, and count
-// packets as they are on the wire. This includes aggregated packets, packets beyond a rate or quota, and packets
-// between two clients, which both of them have.
+// countersAgree: the counts of packets by reason, the sum of all clients and each client's counters agree, also about
+// aggregated packets, packets beyond a rate or quota, and packets between two clients, which count for both.
 func countersAgree(t *testing.T, w *World) {
 	limits := datapath.Limits{UpBps: *rateBps, DownBytes: 1_000_000}
 	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = limits })))

@@ -20,7 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// attacks: what somebody tries in order to get past the gateway, by what is tried. The manual lists them in
+// attacks are what somebody may try in order to get past the gateway. The manual lists them in
 // docs/reference/gatewayd-attacks.md.
 var attacks = []behaviour{
 	{"HTTPSAndQUICBeforeLogin", refusedAtOnce, Shape{}},
@@ -58,15 +58,15 @@ func refusedAtOnce(t *testing.T, w *World) {
 			return nil
 		})
 		if sent(lan.Frames(), unix.IPPROTO_TCP, to) == 1 {
-			atOnce++ // on a busy machine not all of them
+			atOnce++ // on a busy machine not for every connection
 		}
 	}
 	if atOnce == 0 {
-		t.Error("of no connection the first packet was refused")
+		t.Error("no connection was refused after its first packet")
 	}
 }
 
-// sent counts the packets of a protocol, TCP or UDP, for an address and port.
+// sent counts the packets of a protocol, TCP or UDP, to an address and port.
 func sent(frames [][]byte, protocol byte, to netip.AddrPort) (n int) {
 	for _, f := range frames {
 		if len(f) >= 42 && f[23] == protocol && bytes.Equal(f[30:34], to.Addr().AsSlice()) &&
@@ -77,7 +77,7 @@ func sent(frames [][]byte, protocol byte, to netip.AddrPort) (n int) {
 	return n
 }
 
-// initial sends one datagram of the size of QUIC's first and returns the error that answers it.
+// initial sends one datagram of the size of QUIC's first packet and returns the error that answers it.
 func initial(s Station, to netip.AddrPort) (err error) {
 	var conn net.Conn
 	s.Do(func() {
@@ -96,13 +96,13 @@ func initial(s Station, to netip.AddrPort) (err error) {
 	return err
 }
 
-// forgedRefusals: a refusal that the gateway did not make reaches no client before login, whatever its form and mark:
-// from the WAN and from behind another interface.
+// forgedRefusals: a reset or an ICMP error that the gateway did not make, from the WAN or from behind another
+// interface, reaches no client before login, also if it has the mark of the gateway's own refusals.
 func forgedRefusals(t *testing.T, w *World) {
 	third := w.uplink(t, "third0", nil)
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
-	for range 3 { // so that there are refusals of the gateway's to imitate
+	for range 3 { // the gateway's own refusals reach the client
 		if _, err := talk(w.Bob, netip.AddrPortFrom(Server, 443), "hello"); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Fatalf("HTTPS before login: %v", err)
 		}
@@ -127,8 +127,8 @@ func forgedRefusals(t *testing.T, w *World) {
 	}
 }
 
-// forgeMark has a link set the mark on all that it sends by which the eBPF programs recognise their own refusals: it
-// stays with frames that cross a veth.
+// forgeMark has a link mark all frames that it sends as the eBPF programs mark their own refusals. The mark stays with
+// frames that cross a veth.
 func forgeMark(t *testing.T, s *netnstest.Space, name string) {
 	t.Helper()
 	const mark, tcIndex = 0x6a77, 44 // in struct __sk_buff
@@ -153,8 +153,8 @@ func forgeMark(t *testing.T, s *netnstest.Space, name string) {
 	t.Cleanup(func() { l.Close() })
 }
 
-// refusals returns frames like the gateway's refusals, for a client, with the address of a host that is outside and
-// with the gateway's.
+// refusals returns frames like the gateway's refusals of a client's packets. Their sender is a host outside, the
+// gateway or the router.
 func refusals(of Station, outside netip.Addr, viaRouter func(*Frame)) map[string]attempt {
 	asSender := func(a netip.Addr) func(*Frame) {
 		return func(f *Frame) {
@@ -187,7 +187,7 @@ func refusals(of Station, outside netip.Addr, viaRouter func(*Frame)) map[string
 	return all
 }
 
-// dhcpTunnel: a station without a lease may ask the gateway for one, or everybody, but its datagrams to the same port
+// dhcpTunnel: a station without a lease may send DHCP messages to the gateway and to all. Its datagrams to DHCP's port
 // of other addresses are not forwarded.
 func dhcpTunnel(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
@@ -215,8 +215,8 @@ func dhcpTunnel(t *testing.T, w *World) {
 	w.expectDropped(t, NewWire(t, w.Intruder.Space, clientLink), server, attempts, referenceFlow)
 }
 
-// gardenOfOwn: a garden that contains an address of the gateway's machine, as when a name of the garden resolves to
-// one, opens no port there, also when the machine gets the address later.
+// gardenOfOwn: a walled garden that contains an address of the gateway's machine opens no port there, also if the
+// machine gets the address later. A name of the garden may resolve to such an address.
 func gardenOfOwn(t *testing.T, w *World) {
 	const later = "198.51.100.77"
 	w.lease(t, w.Bob)

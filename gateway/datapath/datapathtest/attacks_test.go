@@ -27,8 +27,8 @@ that folder. A *stranger* is a client that is not logged in, with a lease or wit
     sudo go test ./gateway/datapath/... -run 'TestSuite/.*/ForgedRefusals'
 `
 
-// TestPageOfAttacks checks that the page is made of what is documented, which names every attack of the suite, and
-// tests that exist alone.
+// TestPageOfAttacks checks that the page is the one that documented describes, that it names every attack of the suite,
+// and that each test which it names exists.
 func TestPageOfAttacks(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(attacksHead)

@@ -14,7 +14,9 @@ const besideLink = "lan1"
 
 var besideGateway = netip.MustParseAddr("10.2.0.1")
 
-// beside: gateways of two LANs share the WAN, or the second one is refused and the first goes on. Nobody shares a LAN.
+// beside: a gateway of a second LAN, with the client Carol, shares the WAN with the first gateway. Where a data path
+// does not share the WAN, the second gateway is refused, and the first goes on. A third gateway, of the second LAN, is
+// always refused.
 func beside(t *testing.T, w *World) {
 	carol := Station{netnstest.NewSpace(t), netip.MustParseAddr("10.2.0.10"), datapath.MAC{2, 0, 0, 0, 2, 10}, 0}
 	carol.Quiet(t)

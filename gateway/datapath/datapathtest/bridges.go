@@ -6,9 +6,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// places: what depends on where the clients are. All behaviours are shown behind a bridge; these again where the LAN is
-// a bridge of the gateway's machine whose frames netfilter sees, and directly at the link. With the flag -clients all
-// behaviours are shown at another place.
+// places are the behaviours that depend on where the clients are. Run tests all behaviours with clients behind a bridge
+// (hub), and these also where the LAN is a bridge of the gateway's machine whose frames netfilter sees, and where the
+// clients are directly at the link. With the flag -clients all behaviours are tested at another place.
 var places = []behaviour{
 	{"OnTheGatewaysBridge", inTurn("DHCPComesThrough", "PacketsAreCounted", "GardenOpensAndCloses", "HTTPGoesToThePortal",
 		"NATAndFirewalls"), Shape{Place: netnstest.OnGateway}},
@@ -21,8 +21,8 @@ var places = []behaviour{
 		Shape{Place: netnstest.Direct}},
 }
 
-// inTurn shows several behaviours one after the other in one network, which saves time. Those that count from zero come
-// first, and none uses up a client's budget.
+// inTurn tests several behaviours one after the other in one network, which saves time. Behaviours that expect counters
+// of 0 come first, and none uses up a client's budget.
 func inTurn(names ...string) func(*testing.T, *World) {
 	return func(t *testing.T, w *World) {
 		for _, name := range names {

@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// changes: changes of a client take effect at once.
+// changes are the behaviours of clients that are set, changed and removed: each change takes effect at once.
 var changes = []behaviour{
 	{"OutAtOnce", outAtOnce, Shape{}},
 	{"SameEntryIsNoInterruption", sameEntry, Shape{}},
@@ -30,8 +30,8 @@ func outAtOnce(t *testing.T, w *World) {
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 	up.Begin()
 	down.Begin()
-	up.Stops(t, "who was never set")
-	down.Stops(t, "who was never set")
+	up.Stops(t, "up, of a client that was never set")
+	down.Stops(t, "down, of a client that was never set")
 	for _, c := range []struct {
 		label string
 		out   func() error
@@ -87,7 +87,8 @@ func sameEntry(t *testing.T, w *World) {
 	}
 }
 
-// manyHands: concurrent changes and reads.
+// manyHands: while eight goroutines change other clients and the garden and read counters, no packet of a client is
+// lost.
 func manyHands(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -140,7 +141,7 @@ func changesHands(t *testing.T, w *World) {
 	}
 }
 
-// manyClients: with ten thousand clients each is still admitted, counted and listed by itself.
+// manyClients: among ten thousand clients, each is admitted, counted and listed on its own.
 func manyClients(t *testing.T, w *World) {
 	const many = 10_000
 	all := make([]datapath.Client, many)
@@ -163,8 +164,8 @@ func manyClients(t *testing.T, w *World) {
 	const bytes = 50 * (headers + FlowBytes)
 	w.counts(t, w.Alice, tally{}, tally{upBytes: bytes, upPackets: 50, downBytes: bytes, downPackets: 50})
 	lan, server := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Server, serverLink)
-	lan.Send(t, Silent("let me in", From(addrs[0], all[0].MAC)), Silent("before login", From(addrs[1], all[1].MAC)),
-		Silent("of another", From(addrs[2], all[0].MAC)))
+	lan.Send(t, Reset("let me in", From(addrs[0], all[0].MAC)), Reset("before login", From(addrs[1], all[1].MAC)),
+		Reset("of another", From(addrs[2], all[0].MAC)))
 	up.Send(20)
 	server.await(t, 0, "let me in")
 	netnstest.Await(t, "the reference flow", func() error {

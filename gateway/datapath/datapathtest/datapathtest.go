@@ -35,7 +35,8 @@ type Promises struct {
 	// Keeps, with Unattended: the successor finds the admitted clients, and no others; each has an epoch of
 	// its own. Quotas end traffic soon after they are reached.
 	Keeps bool
-	// Lingers is how long admitted clients' packets may still pass after the process was killed, if not Unattended.
+	// Lingers is how long admitted clients' packets may still pass after the process was killed; for paths that are not
+	// Unattended.
 	Lingers time.Duration
 	// Several: a client may have several addresses.
 	Several bool
@@ -43,27 +44,27 @@ type Promises struct {
 	SharesWAN bool
 	// Netfilter: the machine's rules, including NAT, apply to forwarded packets.
 	Netfilter bool
-	// TellsOwn: packets that a rule masquerades with the gateway's address on their way to a client are distinguished from
+	// JudgesMasqueraded: packets that a rule masquerades with the gateway's address on their way to a client are distinguished from
 	// the gateway's own packets, and judged.
-	TellsOwn bool
+	JudgesMasqueraded bool
 	// DHCPSocket: DHCP reaches UDP sockets on the LAN interface, such as another server's, and not only packet sockets.
 	DHCPSocket bool
-	// LosesJoined: UDP packets that a client hands over as one are lost, for this kernel's packet sockets have no
-	// description of them (before 6.2).
+	// LosesJoined: several UDP packets that a client passes to its kernel as one (UDP_SEGMENT) are lost, because the
+	// packet sockets of this kernel cannot describe them (before 6.2).
 	LosesJoined bool
-	// Requests: it reads DHCP requests itself (datapath.Running). False: sockets receive them.
+	// Requests: it reads DHCP requests itself (datapath.Running.Requests). False: sockets receive them.
 	Requests bool
-	// Moves: it finds the addresses in use in one pass (datapath.Running).
+	// Moves: it finds the clients that have sent or received packets in one pass (datapath.Running.Moved).
 	Moves bool
-	// Neighbours: the kernel's stack sends to clients on the LAN's interface, so that they have entries of its neighbour
-	// table. False: they are behind a device without.
+	// Neighbours: the kernel's stack sends to clients on the LAN's interface, so they have entries in its neighbour
+	// table. False: it sends to them on a device that has no neighbours.
 	Neighbours bool
 	// Newcomers: the data path reports unknown clients, so that other programs can lease addresses.
 	Newcomers bool
 	// PPPoE: it takes PPPoE's header off and puts it on. False: clients on PPPoE are refused.
 	PPPoE bool
-	// PPPoEOnly: it has no other clients. The kernel drops frames that belong to no PPPoE session without a
-	// count, and ignores PPPoE's version and code.
+	// PPPoEOnly: only clients on PPPoE can be admitted. The kernel drops frames that belong to no PPPoE session without
+	// counting them, and ignores PPPoE's version and code.
 	PPPoEOnly bool
 	// Greets: the packet that makes a newcomer known is forwarded once the newcomer is admitted. False: the packet is
 	// lost.
@@ -71,7 +72,7 @@ type Promises struct {
 	// Reassembles: fragments are reassembled before they are judged, so they count as one packet, and those of
 	// unauthenticated clients are rejected like whole packets.
 	Reassembles bool
-	// Joins: packets that arrive aggregated count as one, with one header.
+	// Joins: several packets that arrive aggregated are counted as one packet with one header.
 	Joins bool
 	// Restores: while the process runs, rules flushed out of nftables are restored at once, with the admitted clients.
 	Restores bool
@@ -79,7 +80,7 @@ type Promises struct {
 	// to drop.
 	LeavesSums bool
 	// SeesBridged: where netfilter sees the frames of the LAN's bridge, those between clients are judged as if they were
-	// for the gateway, and packets that were sent as one are counted by the MTU.
+	// for the gateway, and an aggregated packet is counted as the packets of the MTU's size into which it is split.
 	SeesBridged bool
 	// Burst is the traffic that a silent client may send at once, as the time in which its rate limit would allow it.
 	Burst time.Duration
@@ -88,8 +89,8 @@ type Promises struct {
 // prepare creates what all worlds share: files, a bpffs, forwarding.
 const prepare = `mount -t tmpfs none /run; mount -t bpf bpf /sys/fs/bpf; ip link set lo up; sysctl -qw net.ipv4.ip_forward=1`
 
-// Main is for the TestMain of a package with data paths: it runs the tests in their own namespaces, or is the gateway's
-// process of a test, with one of the paths. It does not return.
+// Main is for the TestMain of a package with data paths. It runs the tests in namespaces of their own. In a process
+// that a test started as its gateway, it serves that test instead (Service), with one of the paths. It does not return.
 func Main(m *testing.M, paths ...Path) {
 	if name := os.Getenv(pathEnv); name != "" {
 		serve(paths[slices.IndexFunc(paths, func(p Path) bool { return p.Name == name })])
@@ -107,14 +108,15 @@ type behaviour struct {
 
 // Shape is how the test network of a behaviour is built.
 type Shape struct {
-	Prefix  netip.Prefix // of the LAN; the zero value is 10.1.0.0/24
-	Bare    bool         // interfaces without offloads: every packet on its own, with its checksum
-	Learn   bool         // the data path reports newcomers
-	Welcome bool         // and they are admitted, as by a lease
-	PPPoE   bool         // Alice is on PPPoE
-	Without bool         // no data path is opened yet
-	Place   netnstest.Place
-	Switch  bool // the bridge's netfilter does not look at frames, so that broken ones come
+	Prefix  netip.Prefix    // of the LAN; the zero value is 10.1.0.0/24
+	Bare    bool            // interfaces without offloads: no packet is aggregated, and each has its checksum
+	Learn   bool            // the data path reports newcomers: clients with an address that was not leased
+	Welcome bool            // with Learn: a newcomer becomes a known client, as if its address had been leased
+	PPPoE   bool            // Alice is on PPPoE
+	Without bool            // NewWorld does not open the data path; the test does
+	Place   netnstest.Place // where the clients are linked to the gateway
+	Switch  bool            // the hub's netfilter does not look at frames, so that broken ones reach the gateway
+	IPv6    bool            // every machine also has the address Six of each of its IPv4 addresses
 }
 
 var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits,
@@ -128,7 +130,8 @@ func Run(t *testing.T, p Path) {
 	}
 }
 
-// RunPPPoE is Run for a path of PPPoEOnly: the behaviours of clients on PPPoE, and those of others with Alice on one.
+// RunPPPoE is Run for a path that is PPPoEOnly: the behaviours of clients on PPPoE, and some others, with Alice on
+// PPPoE.
 func RunPPPoE(t *testing.T, p Path) {
 	all := slices.Clone(pppoeBehaviours)
 	for _, b := range behaviours {
@@ -141,8 +144,8 @@ func RunPPPoE(t *testing.T, p Path) {
 	run(t, p, all)
 }
 
-// RunAttached is Run for a path whose programs are those of another path that Run tests here, attached another way: the
-// behaviours that can depend on that.
+// RunAttached is Run for a path with the same eBPF programs as one that Run tests in the same package, but attached to
+// the interfaces in another way. It runs the behaviours that can depend on that.
 func RunAttached(t *testing.T, p Path) {
 	all := slices.Concat(lifetimes, uplink, neighbours, floods)
 	for _, b := range behaviours {

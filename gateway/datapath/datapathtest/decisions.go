@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// decisions: what the gateway forwards takes the way that the kernel's stack decides on, and meets
-// everything that it would meet there.
+// decisions are the behaviours of data paths that forward in the stack's place: packets take the way that the stack
+// would choose, and meet the chains and policies that they would meet in the stack.
 var decisions = []behaviour{
 	{"RoutesByMoreThanDestination", routesByMore, Shape{}},
 	{"HooksSeeEveryPacket", hooksSeeAll, Shape{}},
@@ -31,7 +31,7 @@ func (w *World) device() string {
 	return lanLink
 }
 
-// leftToStack waits until packets are not redirected, and says why.
+// leftToStack waits until the stack forwards packets, and the data path does not redirect them.
 func (w *World) leftToStack(t *testing.T, phase string) {
 	t.Helper()
 	netnstest.Await(t, "the stack to forward, with "+phase, func() error {
@@ -107,9 +107,9 @@ echo route get 203.0.113.$host from $from iif $dev tos $tos; done; done; done | 
 	for host := range byte(6) {
 		for _, s := range []Station{u.Alice, u.Bob} {
 			for _, tos := range []uint8{0, 0x10} {
-				for range 3 { // the first one may be the one that the answer is asked for
+				for range 3 {
 					u.lan[s].Send(t,
-						Silent(text(n), By(s), To(netip.AddrFrom4([4]byte{203, 0, 113, 1 + host})), func(f *Frame) { f.IP.TOS = tos }))
+						Reset(text(n), By(s), To(netip.AddrFrom4([4]byte{203, 0, 113, 1 + host})), func(f *Frame) { f.IP.TOS = tos }))
 				}
 				n++
 			}
@@ -134,7 +134,7 @@ echo route get 203.0.113.$host from $from iif $dev tos $tos; done; done; done | 
 	}
 }
 
-// seers are chains that count Alice's packets at every hook of the devices.
+// seers is a script that adds chains which count Alice's packets at every hook of the devices.
 const seers = `nft -f - <<end
 table netdev seers {
 	counter lan_in { }
@@ -148,8 +148,8 @@ table netdev seers {
 }
 end`
 
-// hooksSeeAll: chains at the devices see every packet, IPsec's policies apply to every packet; also where they were
-// loaded while no daemon runs.
+// hooksSeeAll: chains at the devices see every packet, and IPsec's policies apply to every packet. For chains this also
+// holds if they are loaded while no daemon runs.
 func hooksSeeAll(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -216,8 +216,8 @@ func (w *World) seen(t *testing.T, up, down *Flow) error {
 	return err
 }
 
-// scanOfLAN: packets for addresses that nobody leased, from the WAN and from a client, make the gateway look for
-// nobody: no ARP request, no entry in the neighbour table.
+// scanOfLAN: packets from the WAN and from a client to addresses that nobody leased cause no ARP request of the gateway
+// and no entry in its neighbour table.
 func scanOfLAN(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	server, alice, lan := NewWire(t, w.Server, serverLink), NewWire(t, w.Alice.Space, clientLink),

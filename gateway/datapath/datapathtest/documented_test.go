@@ -1,6 +1,7 @@
 package datapathtest
 
-// attackRow is a row of docs/reference/gatewayd-attacks.md: an attack, its effect, and the tests that show it.
+// attackRow is a row of docs/reference/gatewayd-attacks.md: an attack, its effect, and the tests that show it, in
+// Markdown. Tests whose names have the suffix OthersLease run where another program leases addresses.
 type attackRow struct{ attack, outcome, tests string }
 
 // attackSection is a section of that page. Its head is Markdown.
@@ -9,7 +10,8 @@ type attackSection struct {
 	rows []attackRow
 }
 
-// documented are the rows of docs/reference/gatewayd-attacks.md, which TestPageOfAttacks makes of them.
+// documented are the sections of docs/reference/gatewayd-attacks.md, in the page's order. TestPageOfAttacks compares
+// the page with them, and -update writes it.
 var documented = []attackSection{
 	{"## Past the login", []attackRow{
 		{

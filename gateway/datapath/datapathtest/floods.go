@@ -18,12 +18,14 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// floods: what one stranger has the gateway keep and send stays bounded, and is nobody else's loss.
+// floods are the behaviours against a stranger who sends without end: what the gateway keeps and sends because of it
+// stays within budgets (datapath.Budgets), and other strangers are served.
 var floods = []behaviour{{"FloodsOfAStranger", floodsOfAStranger, Shape{Learn: true}}}
 
 // flooding is how many packets of each kind a flood has: more than a stranger's budgets allow.
 const flooding = 600
 
+// floodsOfAStranger runs the floods one after the other in one network.
 func floodsOfAStranger(t *testing.T, w *World) {
 	w.lease(t, w.Alice, w.Bob)
 	t.Run("connections, datagrams and refusals", func(t *testing.T) { connectionFlood(t, w) })
@@ -32,15 +34,16 @@ func floodsOfAStranger(t *testing.T, w *World) {
 	t.Run("newcomers", func(t *testing.T) { newcomerFlood(t, w) })
 }
 
-// connectionFlood: where the kernel tracks connections, Bob sends what opens connections or is refused, each packet
-// from another port and from one of his four addresses in turn; Alice, who is not logged in either, has the portal, the
-// garden and DNS meanwhile, and keeps the connection that she has. Long: the steps of one run, each of which needs the
-// state that the one before left.
+// connectionFlood: Bob sends packets that open connections or are refused, each from another port and from one of his
+// four addresses in turn, while the kernel tracks connections. Meanwhile Alice, who is not logged in either, is served
+// by the portal, the garden and DNS, and keeps the connection that she has. Long: the steps of one run, each of which
+// needs the state that the one before left.
 func connectionFlood(t *testing.T, w *World) {
 	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
 	w.Router.Run(t, "iptables -t nat -A POSTROUTING -o wan0 -j MASQUERADE")
 	t.Cleanup(func() { w.Router.Run(t, "iptables -t nat -F") })
-	w.Bob.Run(t, "iptables -A OUTPUT -p tcp --tcp-flags RST RST -j DROP") // otherwise his kernel ends what he opened
+	// Without this rule Bob's kernel would reset the connections that answers open.
+	w.Bob.Run(t, "iptables -A OUTPUT -p tcp --tcp-flags RST RST -j DROP")
 	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Garden, 80)))
 	kept, err := dial(w.Alice.Space, w.Alice.Addr, netip.AddrPortFrom(Server, 80))
 	must(t, err)
@@ -65,8 +68,8 @@ func connectionFlood(t *testing.T, w *World) {
 	}
 	more()
 	w.others(t, w.Alice)
+	// On a slow machine the budget grows meanwhile. Of the packets of each kind two are datagrams.
 	for 2*int(sent) < allowed(time.Since(began), datapath.Datagram)*4/3 {
-		// on a slow machine: two of each packet are datagrams
 		more()
 	}
 	kept.SetDeadline(time.Now().Add(patience))
@@ -89,9 +92,10 @@ func connectionFlood(t *testing.T, w *World) {
 	}
 }
 
-// allowed is how much work a stranger, and the test itself, may cause within a time.
+// allowed returns how many packets of some kinds of work a stranger may cause within a time, with 60 for Alice and the
+// test itself.
 func allowed(took time.Duration, kinds ...datapath.Work) int {
-	most := 60 // of Alice's and the test's own
+	most := 60
 	for _, k := range kinds {
 		b := datapath.Budgets[k]
 		most += b.AtOnce + int(b.EachSecond*took.Seconds())
@@ -99,17 +103,17 @@ func allowed(took time.Duration, kinds ...datapath.Work) int {
 	return most
 }
 
-// bounded checks how much work a stranger caused within a time.
+// bounded checks that a stranger caused no more work of these kinds within a time than allowed.
 func bounded(t *testing.T, took time.Duration, n int, label string, kinds ...datapath.Work) {
 	t.Helper()
 	most := allowed(took, kinds...)
 	t.Logf("%s: %d, at most %d in %s", label, n, most, took.Round(time.Millisecond))
 	if n > most {
-		t.Errorf("%s: %d, of a stranger who may have %d", label, n, most)
+		t.Errorf("%s: %d, and a stranger may have %d", label, n, most)
 	}
 }
 
-// flood returns the nth packet of each kind.
+// flood returns a station's nth packet of each kind.
 func flood(s Station, n uint16) [][]byte {
 	asSender, port := By(s), SourcePort(10000+n)
 	echo := func(f *Frame) { f.L4.(*layers.ICMPv4).Id = n }
@@ -124,7 +128,7 @@ func flood(s Station, n uint16) [][]byte {
 	}
 }
 
-// others shows that another stranger is still served while one floods the gateway.
+// others checks that another stranger is served while one floods the gateway.
 func (w *World) others(t *testing.T, s Station) {
 	t.Helper()
 	if got, err := get(s, Server); !strings.Contains(got, "portal: "+s.Addr.String()+":") || err != nil {
@@ -188,7 +192,7 @@ func arpFlood(t *testing.T, w *World) {
 			alice.Send(t, ARP(1, c.others.Addr, c.others.MAC, Gateway))
 			return errors.New("none came")
 		})
-		netnstest.Await(t, "an answer to "+name, func() error { // they may not have been read yet
+		netnstest.Await(t, "an answer to "+name, func() error { // the wire may not have read it yet
 			if arpAnswers(lan.Frames(), c.of) == 0 {
 				return errors.New("none came")
 			}
@@ -198,7 +202,7 @@ func arpFlood(t *testing.T, w *World) {
 			t.Errorf("%s got %d answers by ARP, and may have %d", name, n, most)
 		}
 		if w.Packets(t)["throttled"] == before {
-			t.Errorf("of %s nothing was counted as throttled", name)
+			t.Errorf("no packet of %s was counted as throttled", name)
 		}
 	}
 }
@@ -213,8 +217,9 @@ func arpAnswers(frames [][]byte, to Station) (n int) {
 	return n
 }
 
-// dhcpFlood: a device without a lease sends requests without end; another one's arrives, and of the flood no more than
-// a device may send. Packet sockets see requests ahead of the data path, and their reader bounds them itself.
+// dhcpFlood: a device without a lease sends DHCP requests without end. Only as many arrive as a device may send, and
+// requests of other devices arrive. Packet sockets are not checked: they see requests ahead of the data path, and their
+// reader bounds them itself.
 func dhcpFlood(t *testing.T, w *World) {
 	lan := NewWire(t, w.Intruder.Space, clientLink)
 	const first, other, leased uint32 = 1000, 1, 2
@@ -234,7 +239,7 @@ func dhcpFlood(t *testing.T, w *World) {
 	netnstest.Await(t, "the others' requests", func() (err error) {
 		for id, frame := range others {
 			if seen.FrameDHCP[id]+seen.SocketDHCP[id]+seen.PacketDHCP[id] == 0 {
-				lan.Send(t, frame) // again: a small socket may have been full
+				lan.Send(t, frame) // more than once, because a socket's queue may have been full
 				err = errors.New("not all have come")
 			}
 		}
@@ -254,8 +259,8 @@ func dhcpFlood(t *testing.T, w *World) {
 	}
 }
 
-// newcomerFlood: where others lease addresses, a device that sends from one after the other is reported as often as a
-// device may be, and another newcomer is reported.
+// newcomerFlood: where another program leases addresses, a device that sends from one address after the other is
+// reported only as often as a device may be, and another newcomer is reported.
 func newcomerFlood(t *testing.T, w *World) {
 	if !w.path.Newcomers {
 		t.Log("it promises to work with the gateway's own DHCP only")
@@ -282,7 +287,7 @@ func newcomerFlood(t *testing.T, w *World) {
 		if s.MAC == w.Intruder.MAC {
 			n++
 		} else if s != other {
-			t.Errorf("the gateway was told of %v, which another device's frame names", s)
+			t.Errorf("the gateway was told of %v, which only ARP in another device's frame names", s)
 		}
 	}
 	if most := b.AtOnce + int(b.EachSecond*time.Since(began).Seconds()); n > most || n == 0 {

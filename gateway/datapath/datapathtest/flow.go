@@ -19,6 +19,7 @@ import (
 )
 
 // Flow sends numbered UDP packets from one namespace to another and records which have arrived; duplicates count once.
+// Send and Begin send, and Passes, Stops and Whole check what arrives. A label is what a test's message says about it.
 type Flow struct {
 	out, in *net.UDPConn
 	sent    atomic.Uint64

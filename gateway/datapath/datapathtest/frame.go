@@ -19,8 +19,8 @@ type Frame struct {
 	Payload []byte
 }
 
-// TCP returns a segment with 100 bytes from port 40000 of 10.1.0.10 to the server's port, through the gateway, changed
-// by how.
+// TCP returns a segment with 100 bytes from port 40000 of 10.1.0.10, Alice, to the server's port, through the gateway,
+// changed by edits.
 func TCP(port uint16, edits ...func(*Frame)) []byte {
 	l4 := &layers.TCP{
 		SrcPort: 40000, DstPort: layers.TCPPort(port), Seq: 1000, Ack: 2000, ACK: true, PSH: true, Window: 1000}
@@ -55,8 +55,8 @@ func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, edits []fu
 		IP: layers.IPv4{Version: 4, TTL: 64, Protocol: protocol, SrcIP: []byte{10, 1, 0, 10}, DstIP: Server.AsSlice()},
 		L4: l4, Payload: bytes.Repeat([]byte{'x'}, 100),
 	}
-	for _, h := range edits {
-		h(&f)
+	for _, edit := range edits {
+		edit(&f)
 	}
 	all := []gopacket.SerializableLayer{&f.Eth, &f.IP}
 	switch l := f.L4.(type) {
@@ -77,8 +77,8 @@ func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, edits []fu
 	return b.Bytes()[:14+int(f.IP.Length)] // without padding
 }
 
-// Silent returns a TCP segment with a text that gets no answer: a reset.
-func Silent(text string, edits ...func(*Frame)) []byte {
+// Reset returns a TCP segment with a text. It is a reset, so nobody answers it.
+func Reset(text string, edits ...func(*Frame)) []byte {
 	return TCP(9, append(edits, Carrying([]byte(text)), func(f *Frame) { f.L4.(*layers.TCP).RST = true })...)
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// portHTTP: packets of unauthenticated clients to port 80 reach the portal or nobody.
+// portHTTP are the behaviours of unauthenticated clients' packets to port 80: each reaches the portal or nobody.
 var portHTTP = []behaviour{
 	{"OddHTTPStays", oddHTTPStays, Shape{Switch: true}},
 	{"OddHTTPStaysBare", oddHTTPStays, Shape{Bare: true, Switch: true}},
@@ -26,8 +26,8 @@ var portHTTP = []behaviour{
 	{"PortIsUsedAgain", portUsedAgain, Shape{}},
 }
 
-// oddHTTPStays: segments that belong to no connection and could not begin one are not forwarded, whatever connection
-// tracking makes of them. They also do not reach other HTTP servers at the gateway.
+// oddHTTPStays: segments to port 80 that belong to no connection and could not begin one are not forwarded, whatever
+// the kernel's connection tracking makes of them. They also do not reach other HTTP servers at the gateway.
 func oddHTTPStays(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -46,6 +46,7 @@ func oddHTTPStays(t *testing.T, w *World) {
 	}
 }
 
+// oddHTTP returns Bob's segments to port 80 that belong to no connection.
 func oddHTTP(w *World) map[string]attempt {
 	all, port := map[string]attempt{}, uint16(41000)
 	add := func(name, reasons string, change func([]byte) []byte, edits ...func(*Frame)) {
@@ -85,7 +86,7 @@ func Flags(initials string) func(*Frame) {
 	}
 }
 
-// cutTo returns a built frame without IP options as a whole packet with n bytes after its IP header.
+// cutTo returns a built frame without IP options, cut to n bytes after its IP header, whose length and checksum fit.
 func cutTo(b []byte, n int) []byte {
 	b = bytes.Clone(b[:34+n])
 	binary.BigEndian.PutUint16(b[16:], uint16(20+n))
@@ -105,8 +106,8 @@ func piece(b []byte, from, to int) []byte {
 	return resum(f)
 }
 
-// httpEndsAtOnce: a client's connection to a site's port 80 from before logout carries nothing afterwards, although new
-// HTTP connections go to the portal; it is reset, so that the browser asks again.
+// httpEndsAtOnce: after logout a client's connection to a site's port 80 from before carries nothing more, to the site
+// or to the portal. It is reset, so that the browser connects again.
 func httpEndsAtOnce(t *testing.T, w *World) {
 	for _, s := range []netip.Addr{Server, Second} {
 		w.admit(t, w.Alice)
@@ -124,7 +125,7 @@ func httpEndsAtOnce(t *testing.T, w *World) {
 	}
 }
 
-// othersMark: the machine's own rules that mark every packet and connection, as for policy routing, neither admit
+// othersMark: rules of the administrator that mark every packet and connection, as for policy routing, neither admit
 // unauthenticated clients nor block admitted ones.
 func othersMark(t *testing.T, w *World) {
 	w.Router.Run(t, `iptables -t mangle -A PREROUTING -j MARK --set-mark 1; iptables -t mangle -A PREROUTING -j CONNMARK --save-mark
@@ -148,8 +149,8 @@ func portUsedAgain(t *testing.T, w *World) {
 	}
 }
 
-// ask is get from a given port of the station, which is free again soon afterwards. A child process holds copies of all
-// connections until it executes its program, and with them the port, so a port in use is waited for.
+// ask is get from a given port of the station, and waits while the port is in use: a process that was just started
+// holds copies of all connections, and with them the port, until it executes its program.
 func ask(s Station, from uint16, to netip.Addr) (string, error) {
 	var c *net.TCPConn
 	var err error

@@ -34,7 +34,7 @@ func brokenFrames(t *testing.T, w *World) {
 	}
 }
 
-// staysWrong: a wrong checksum is not corrected on the way.
+// staysWrong checks that the gateway forwards a frame with a wrong IP checksum, and does not correct it.
 func (w *World) staysWrong(t *testing.T, from, far *Wire, wrong []byte) {
 	seen := len(far.Frames())
 	from.Send(t, wrong)
@@ -73,14 +73,14 @@ func broken(s Station) map[string]attempt {
 	add("a length beyond its end", changed(16, 0x05))
 	add("a wrong sum", func() []byte { b := bytes.Clone(whole); b[24] ^= 0xff; return b }())
 	longHeader := append(bytes.Clone(whole[:40]), whole[34:]...)
-	longHeader[14] = 0x4f // 60 bytes, of zeros where they end the options
+	longHeader[14] = 0x4f // 60 bytes
 	binary.BigEndian.PutUint16(longHeader[16:], 40)
 	add("a header longer than its packet", resum(longHeader))
 	add("ARP, cut", EtherType(0x0806, bytes.Clone(whole[:30])))
 	add("IPv6, cut", EtherType(0x86dd, bytes.Clone(whole[:30])))
 	add("a tag, cut", Tagged(whole, 0x8100, 0)[:17])
 	add("a length of 802.3", EtherType(100, bytes.Clone(whole)))
-	add("no EtherType's", EtherType(0x1234, bytes.Clone(whole)))
+	add("an unknown EtherType", EtherType(0x1234, bytes.Clone(whole)))
 	return out
 }
 
@@ -237,8 +237,9 @@ func otherInterfaces(t *testing.T, w *World) {
 	}
 }
 
-// newcomers: where another program leases addresses, the gateway is notified of unknown clients, and admits them only
-// when they are set. Long: the steps of one run, each of which needs the state that the one before left.
+// newcomers: where another program leases addresses, the data path reports unknown clients, and none of their packets
+// pass before the gateway admits them. It goes on reporting while the gateway still decides about one (slow). Long: the
+// steps of one run, each of which needs the state that the one before left.
 func newcomers(t *testing.T, w *World) {
 	if !w.path.Newcomers {
 		t.Log("it promises to work with the gateway's own DHCP only")
@@ -258,14 +259,14 @@ func newcomers(t *testing.T, w *World) {
 	flow.Stops(t, "a newcomer before login")
 	w.admit(t, w.Bob)
 	flow.Passes(t, "from a newcomer that was let in")
-	says(t, w.Alice.Space, "ping -c 1 -W 1 10.1.0.1", "100% packet loss") // whose ARP was answered
+	says(t, w.Alice.Space, "ping -c 1 -W 1 10.1.0.1", "100% packet loss") // ARP is answered, and the ping is not
 	netnstest.Await(t, "word of another newcomer", func() error {
 		if got := w.Seen(t).Newcomers; !slices.Contains(got, Newcomer{w.Alice.Addr, w.Alice.MAC}) {
 			return fmt.Errorf("told of %v", got)
 		}
 		return nil
 	})
-	// a client that already knows the gateway's MAC
+	// This client knows the gateway's MAC address, and sends no ARP request.
 	quiet := Newcomer{netip.MustParseAddr("10.1.0.40"), datapath.MAC{2, 0, 0, 0, 0, 40}}
 	NewWire(t, w.Intruder.Space, clientLink).Send(t, UDP(443, From(quiet.Addr, quiet.MAC)))
 	netnstest.Await(t, "word of one who never asked by ARP", func() error {
@@ -292,8 +293,8 @@ func newcomers(t *testing.T, w *World) {
 	}
 }
 
-// metAtOnce: the first packet of a newcomer that is admitted because of it reaches the portal without a TCP
-// retransmission, which would take a second.
+// metAtOnce: the packet that makes a newcomer known, here a TCP SYN, is not lost but reaches the portal as soon as the
+// newcomer is set. A lost SYN would be sent again after a second.
 func metAtOnce(t *testing.T, w *World) {
 	if !w.path.Greets {
 		t.Log("it promises nothing of the packet that makes a client known")
@@ -304,7 +305,7 @@ func metAtOnce(t *testing.T, w *World) {
 		c, err := dial(s.Space, s.Addr, netip.AddrPortFrom(Server, 80))
 		must(t, err)
 		if info(t, c).Total_retrans == 0 {
-			atOnce++ // on a busy machine not all of them
+			atOnce++ // on a busy machine not for every newcomer
 		}
 		must(t, c.SetDeadline(time.Now().Add(patience)))
 		_, err = c.Write([]byte("GET / HTTP/1.1\r\nHost: www.example.org\r\n\r\n"))

@@ -13,7 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// lifetimes: what stays without the daemon, and what does not.
+// lifetimes are the behaviours around the daemon's start and end: what stays when it is closed, killed, stopped by a
+// signal or detached, and what a successor finds.
 var lifetimes = []behaviour{
 	{"OpenShutsOut", openShutsOut, Shape{Without: true}},
 	{"ClosedToStrangers", func(t *testing.T, w *World) {
@@ -44,8 +45,8 @@ func openShutsOut(t *testing.T, w *World) {
 	up.Passes(t, "up, without a gateway")
 	down.Passes(t, "down, without a gateway")
 	must(t, w.Open())
-	up.Stops(t, "up, of one unknown")
-	down.Stops(t, "down, of one unknown")
+	up.Stops(t, "up, of an unknown client")
+	down.Stops(t, "down, of an unknown client")
 	w.lease(t, w.Bob)
 	up.Stops(t, "up, before login")
 	w.admit(t, w.Bob)
@@ -53,7 +54,8 @@ func openShutsOut(t *testing.T, w *World) {
 	down.Passes(t, "down, admitted")
 }
 
-// strangers returns flows from and to stations that may not pass: Bob, before login, and one without a lease.
+// strangers returns flows from and to stations whose packets may not pass: Bob, before login, and the intruder, without
+// a lease.
 func (w *World) strangers(t *testing.T) (all []*Flow) {
 	t.Helper()
 	for _, s := range []Station{w.Bob, w.Intruder} {
@@ -141,7 +143,7 @@ func detachLeavesNothing(t *testing.T, w *World) {
 		f := w.Up(t, w.Alice)
 		f.Begin()
 		f.Passes(t, "while it runs")
-		if !w.path.PPPoEOnly { // which have no portal
+		if !w.path.PPPoEOnly { // these have no portal
 			if _, err := get(w.Bob, Server); err != nil {
 				t.Error(err)
 			}
@@ -251,7 +253,7 @@ func interfacesMadeAgain(t *testing.T, w *World) {
 // than the daemon takes to notice, and neither blocks admitted clients nor loses their counts.
 func rulesFlushed(t *testing.T, w *World) {
 	if !w.path.Restores {
-		t.Log("it promises nothing of the kind")
+		t.Log("it does not promise to restore rules")
 		return
 	}
 	up, down, strange := w.sending(t)
@@ -259,7 +261,8 @@ func rulesFlushed(t *testing.T, w *World) {
 		up.Passes(t, "up before the rules are flushed")
 		down.Passes(t, "down before the rules are flushed")
 		before := w.tally(t, w.Alice)
-		// That none of a stranger's packets comes is no sign of it: he may be asking for the gateway's MAC address.
+		// That no packet of a stranger arrives does not show that the rules are back: the stranger may be asking for the
+		// gateway's MAC address.
 		const tables = `nft list tables | grep -F gatewayd- | sort || :`
 		rules := w.Router.Run(t, tables)
 		w.Router.Run(t, "nft flush ruleset")
@@ -281,7 +284,7 @@ func rulesFlushed(t *testing.T, w *World) {
 	for i, f := range strange {
 		t.Logf("of strangers' flow %d, %d of %d packets arrived", i, f.Came(), f.Sent())
 	}
-	if !w.path.PPPoEOnly { // which have no portal
+	if !w.path.PPPoEOnly { // these have no portal
 		if got, err := get(w.Bob, Server); !strings.Contains(got, "portal: ") || err != nil {
 			t.Errorf("HTTP after the rules were flushed: %q, %v", got, err)
 		}
@@ -291,8 +294,9 @@ func rulesFlushed(t *testing.T, w *World) {
 	down.Stops(t, "down after logout")
 }
 
-// rulesFlushedAlone: rules flushed while no daemon runs on a machine that forwards are not restored. What remains to
-// judge packets then is what the manual says of each data path. A daemon that starts closes the LAN again.
+// rulesFlushedAlone: rules that are flushed while no daemon runs are not restored. On a machine that forwards, the
+// packets of strangers pass then or not, as the manual says of each data path. A daemon that starts closes the LAN
+// again.
 func rulesFlushedAlone(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -306,11 +310,11 @@ func rulesFlushedAlone(t *testing.T, w *World) {
 	w.Router.Run(t, "nft flush ruleset")
 	up.Passes(t, "up, without daemon and rules")
 	switch {
-	case w.path.Unattended: // the programs are no rules
+	case w.path.Unattended: // eBPF programs go on judging
 		down.Passes(t, "down, without daemon and rules")
 		strangeUp.Stops(t, "a stranger's, up")
 		strangeDown.Stops(t, "a stranger's, down")
-	case w.path.OwnAddress: // and no route leads to the LAN
+	case w.path.OwnAddress: // no route leads to the LAN
 		strangeUp.Passes(t, "a stranger's, up")
 		strangeDown.Stops(t, "a stranger's, down")
 	default:
@@ -327,8 +331,8 @@ func rulesFlushedAlone(t *testing.T, w *World) {
 	down.Passes(t, "down, with a daemon again")
 }
 
-// makeAgain removes interfaces of the gateway and creates new ones of the same names. A bridge's ports go down with it:
-// the machine would take what they receive for its own.
+// makeAgain removes the gateway's interface to the LAN, to the WAN or both, and creates new ones of the same names. It
+// removes a bridge's ports with the bridge: the machine would take the frames that they receive for its own.
 func (w *World) makeAgain(t *testing.T, lan, wan bool) {
 	t.Helper()
 	if lan {

@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// limits: admission ends by itself, and rate limits and quotas are enforced.
+// limits are the behaviours of a client's limits: admission ends in time, and rates and quotas are kept.
 var limits = []behaviour{
 	{"AdmissionEndsInTime", untilHolds, Shape{}},
 	{"QuotasHoldToThePacket", quotasHold, Shape{}},
@@ -37,7 +37,7 @@ func untilHolds(t *testing.T, w *World) {
 	if got := w.tally(t, w.Alice).minus(before); got != (tally{}) {
 		t.Errorf("counted after its time: %+v", got)
 	}
-	if !w.path.PPPoEOnly { // which have no portal
+	if !w.path.PPPoEOnly { // these have no portal
 		if got, err := get(w.Alice, Server); err != nil {
 			t.Errorf("after its time the portal answers %q, %v", got, err)
 		}
@@ -47,12 +47,12 @@ func untilHolds(t *testing.T, w *World) {
 	up.Passes(t, "with an hour more")
 	down.Passes(t, "with an hour more")
 	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Until = time.Now().Add(-time.Hour) })))
-	up.Stops(t, "with a time that was")
-	down.Stops(t, "with a time that was")
+	up.Stops(t, "with a time in the past")
+	down.Stops(t, "with a time in the past")
 }
 
-// passesUntil lets packets of flows pass for a time, and returns when that ends. If the machine is too busy to send any
-// within that time, it repeats with twice the time.
+// passesUntil calls let, which lets packets pass until a time, checks that packets of flows pass before it, and returns
+// it. If the machine is too busy to send any before, it tries again with a time twice as far away.
 func passesUntil(t *testing.T, lasts time.Duration, let func(end time.Time), flows ...*Flow) time.Time {
 	t.Helper()
 	for ; lasts < time.Minute; lasts *= 2 {
@@ -111,7 +111,7 @@ func quotasHold(t *testing.T, w *World) {
 			must(t, w.Set(w.Alice.client(admitted, func(e *datapath.Client) { e.Limits = c.limits(tallyOf(before)) })))
 			from, fromDown := up.Came(), down.Came()
 			up.Send(10)
-			// One direction after the other, because their sum counts.
+			// One direction after the other, because a quota may be on their sum.
 			w.judged(t, before, c.passed.upPackets, 10)
 			down.Send(10)
 			w.judged(t, before, c.passed.upPackets+c.passed.downPackets, 20)
@@ -133,10 +133,11 @@ func quotasHold(t *testing.T, w *World) {
 	}
 }
 
-// judged waits until passed of all packets have passed and the rest was counted as dropped.
+// judged waits until Alice's counters have, since a reading, passed packets that passed, and the rest of all (of) as
+// dropped.
 func (w *World) judged(t *testing.T, since datapath.Counters, passed, of uint64) {
 	t.Helper()
-	netnstest.Await(t, "a verdict", func() error {
+	netnstest.Await(t, "the counts of all packets", func() error {
 		now := w.Counters(t, w.Alice.Addr)
 		d := tallyOf(now).minus(tallyOf(since))
 		if p, dropped := d.upPackets+d.downPackets, now.DroppedPackets-since.DroppedPackets; p != passed || p+dropped != of {
@@ -146,7 +147,7 @@ func (w *World) judged(t *testing.T, since datapath.Counters, passed, of uint64)
 	})
 }
 
-// rateBps is low enough for a busy machine to offer three times as much; an emulated CPU wants less.
+// rateBps is so low that a busy machine can offer three times as much; an emulated CPU needs a lower one.
 var rateBps = flag.Uint64("client-bps", 16_000_000, "rate limit of clients, bits a second")
 
 const rateBytes = 1428 // of IP packets
@@ -159,7 +160,7 @@ type bucket struct {
 	used   time.Time     // until when the rate is used up
 }
 
-// take lets a packet pass, or not.
+// take counts a packet as passed if the bucket lets it pass.
 func (b *bucket) take(now time.Time, bytes float64) {
 	if full := now.Add(-b.burst); b.used.Before(full) {
 		b.used = full
@@ -170,14 +171,15 @@ func (b *bucket) take(now time.Time, bytes float64) {
 	}
 }
 
-// offerThrice offers three times a rate for a while, also to the bucket, and waits until what passes has come.
+// offerThrice sends three times the bucket's rate for a while, takes each packet from the bucket too, and waits until
+// the packets that pass have arrived.
 func offerThrice(t *testing.T, w *World, f *Flow, offered *bucket) {
 	began, sent := time.Now(), int(f.Sent())
-	// A busy machine may take long to offer more than the rate.
+	// A busy machine may need more time to offer more than the rate.
 	for long := false; time.Since(began) < 1500*time.Millisecond || !long && w.Packets(t)["rate"] == 0; {
 		long = time.Since(began) > 15*time.Second
 		due := sent + int(3*offered.rate*time.Since(began).Seconds()/rateBytes)
-		for n := min(64, due-int(f.Sent())); n > 0; n-- { // never more at once than fits into queues
+		for n := min(64, due-int(f.Sent())); n > 0; n-- { // at most as many at once as fit into queues
 			f.SendSized(rateBytes - headers)
 			offered.take(time.Now(), rateBytes)
 		}
@@ -186,8 +188,9 @@ func offerThrice(t *testing.T, w *World, f *Flow, offered *bucket) {
 	f.Settle()
 }
 
-// ratesHold offers three times the rate and compares what passes with a token bucket that starts full. A path that
-// stands still for longer than its burst, as on a busy machine, loses what the bucket has: then more is offered.
+// ratesHold offers three times a client's rate, upward or downward, and compares what passes with a token bucket that
+// starts full. On a busy machine a path may stand still for longer than its burst, and passes less than the bucket:
+// then it tries again.
 func ratesHold(t *testing.T, w *World, upward bool) {
 	l := datapath.Limits{UpBps: *rateBps}
 	f, idle := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -217,13 +220,13 @@ func ratesHold(t *testing.T, w *World, upward bool) {
 		t.Error("no packet was counted as beyond its rate")
 	}
 	for range 6 { // the other direction has no limit
-		idle.Send(50) // never more than wait for a neighbour's address
+		idle.Send(50) // so few that all fit into the queue of a neighbour that is being resolved
 		idle.Whole(t, "the other way")
 	}
 }
 
-// streamsKeepRate: a connection nearly reaches its rate and never exceeds it; connections in the other direction do not
-// count.
+// streamsKeepRate: a connection in each direction gets at least half of its direction's rate and never exceeds it.
+// Acknowledgements of the other connection count too.
 func streamsKeepRate(t *testing.T, w *World) {
 	must(t, w.Set(w.Alice.client(
 		admitted, func(c *datapath.Client) { c.Limits = datapath.Limits{UpBps: *rateBps, DownBps: *rateBps} })))
@@ -248,7 +251,7 @@ func streamsKeepRate(t *testing.T, w *World) {
 			return
 		}
 		if instant.Sub(began) > time.Minute {
-			t.Fatal("no window in which both get near it")
+			t.Fatal("in no window both got half of their rate")
 		}
 		last, then = now, instant
 	}

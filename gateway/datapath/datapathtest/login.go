@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// beforeLogin: what a client with a lease but without a session may do.
+// beforeLogin are the behaviours of a known client that is not admitted: what it may reach, and what answers it.
 var beforeLogin = []behaviour{
 	{"ServicesBeforeLogin", machineBeforeLogin, Shape{}},
 	{"ServicesBeforeLoginBare", machineBeforeLogin, Shape{Bare: true}},
@@ -63,7 +63,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// machineBeforeLogin: DNS and ping at the gateway, and nothing else of its machine.
+// machineBeforeLogin: before login a client reaches DNS and ping at the gateway, and no other port of its machine.
 func machineBeforeLogin(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	dns := netip.AddrPortFrom(Gateway, dnsPort)
@@ -109,8 +109,8 @@ func getAt(s Station, to netip.AddrPort) (string, error) {
 	return talk(s, to, "GET / HTTP/1.1\r\nHost: www.example.org\r\nConnection: close\r\n\r\n")
 }
 
-// portal: HTTP to any address is answered by the portal, which sees the client's own address and appears as the site;
-// after login the site itself answers.
+// portal: before login the portal answers HTTP to any address. It sees the client's own address, and its answers come
+// from the site's address. After login the site itself answers.
 func portal(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	site := listen(t, w.Server, netip.AddrPortFrom(Server, 80))
@@ -144,7 +144,7 @@ func portal(t *testing.T, w *World) {
 	}
 }
 
-// answerAll greets every connection, until the listener is closed.
+// answerAll is the site: it answers every connection with a text, until the listener is closed.
 func answerAll(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -174,7 +174,7 @@ func rejected(t *testing.T, w *World) {
 	x.Begin(x.Client)
 	x.Passes(t, "after login")
 	w.lease(t, w.Bob)
-	netnstest.Await(t, "a reset of a connection that may no longer be", func() error {
+	netnstest.Await(t, "a reset of a connection of a client that is logged out", func() error {
 		x.Client.SetWriteDeadline(time.Now().Add(time.Millisecond))
 		if _, err := x.Client.Write([]byte("x")); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
 			return fmt.Errorf("writing: %v", err)
@@ -225,7 +225,8 @@ func garden(t *testing.T, w *World) {
 	}
 }
 
-// gardenByPort: single ports of a prefix are open, or shut within what is open: HTTP then goes to the portal.
+// gardenByPort: single ports can be opened, and shut within a prefix that is open. HTTP to a port that is not open goes
+// to the portal.
 func gardenByPort(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Garden, 80)))

@@ -12,15 +12,16 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// neighbours: the kernel's neighbour table, which all namespaces share and which is full with 1024 entries that the
-// kernel has learned, has room for clients, and nobody fills it.
+// neighbours are the behaviours of the kernel's neighbour table. It has room for 1,024 entries that the kernel learns,
+// in all namespaces together. Clients have permanent entries, which do not count, and nobody can fill the table.
 var neighbours = []behaviour{
 	{"NeighboursAreClients", neighboursAreClients, Shape{}},
 	{"MadeUpNeighboursOthersLease", madeUpNeighbours, Shape{Learn: true}},
 }
 
-// neighboursAreClients: clients have permanent entries, as long as they are clients, and others have none. Long: the
-// steps of one run, each of which needs the state that the one before left.
+// neighboursAreClients: each client has a permanent entry as long as it is a client, and no other address has one.
+// Where the path does not promise Neighbours, no address has one. Long: the steps of one run, each of which needs the
+// state that the one before left.
 func neighboursAreClients(t *testing.T, w *World) {
 	entered := func(phase string, clients ...datapath.Client) {
 		t.Helper()
@@ -87,7 +88,7 @@ func neighboursAreClients(t *testing.T, w *World) {
 	entered("after detach")
 }
 
-// neighbours lists the LAN's in a state, without what older tools do not show.
+// neighbours lists the LAN's neighbours in a state, without the protocol, which older versions of ip do not show.
 func (w *World) neighbours(t *testing.T, state string) (list []string) {
 	t.Helper()
 	for l := range strings.Lines(w.Router.Run(t, "ip -4 neigh show dev lan0 nud "+state)) {
@@ -123,6 +124,6 @@ func madeUpNeighbours(t *testing.T, w *World) {
 		return addr == w.Alice.Addr.String() || addr == w.Bob.Addr.String()
 	})
 	if len(others) > 0 {
-		t.Errorf("the kernel has %d neighbours whom nobody leased an address, such as %s", len(others), others[0])
+		t.Errorf("the kernel has %d neighbours whose addresses nobody leased, such as %s", len(others), others[0])
 	}
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// Networks behind Alice's PPPoE session, and an address in each.
+// Networks behind Alice's PPPoE session, and an address of hers in each.
 var (
 	wide, wideHost     = netip.MustParsePrefix("203.0.113.0/24"), netip.MustParseAddr("203.0.113.9")
 	narrow, narrowHost = netip.MustParsePrefix("198.18.5.4/30"), netip.MustParseAddr("198.18.5.5")
 )
 
-// networksBehind: networks behind a client's PPPoE session are the client's. Their packets come and go by this session
-// alone, are counted and limited as the client's, and go on while the gateway is away, where that passes packets then.
-// Long: the steps of one run, each of which needs the state that the one before left.
+// networksBehind: the packets of networks behind a client's PPPoE session come and go by this session alone, are
+// counted and limited as the client's, and pass while no gateway runs if the path is Unattended. Long: the steps of one
+// run, each of which needs the state that the one before left.
 func networksBehind(t *testing.T, w *World) {
 	routed := func(networks ...netip.Prefix) func(*datapath.Client) {
 		return func(c *datapath.Client) { admitted(c); c.Routes = networks }
 	}
 	if w.path.PPPoEOnly { // the kernel's PPPoE
 		if err := w.Set(w.Alice.client(routed(wide))); err == nil {
-			t.Error("networks behind a client are set by a data path that has none")
+			t.Error("a data path that cannot have networks behind clients accepts one")
 		}
 		must(t, w.Set(w.Alice.client(admitted)))
 		says(t, w.Alice.Space, "ping -c 1 -W 5 10.1.0.1", "1 received") // on its PPPoE session
@@ -61,12 +61,12 @@ func networksBehind(t *testing.T, w *World) {
 	w.forgedNetworks(t)
 
 	if err := w.Set(w.Bob.client(routed(netip.MustParsePrefix("198.18.9.0/24")))); err == nil {
-		t.Error("a client without a line got a network")
+		t.Error("a client without PPPoE got a network")
 	}
 	w.Router.Run(t, "ip route add 198.18.7.0/24 via 192.0.2.2")
 	for _, taken := range []string{"198.18.7.0/24"} {
 		if err := w.Set(w.Alice.client(routed(wide, netip.MustParsePrefix(taken)))); err == nil {
-			t.Errorf("%s was taken from the machine", taken)
+			t.Errorf("a client got %s, to which the machine has a route", taken)
 		}
 	}
 	up, lost := NewFlow(t, w.Alice.Space, wideHost, w.Server, Server),
@@ -93,12 +93,12 @@ func (w *World) forgedNetworks(t *testing.T) {
 		NewWire(t, w.Server, serverLink)
 	alice := NewWire(t, w.Alice.Space, clientLink)
 	before := w.Packets(t)
-	packet := func(source netip.Addr, mac datapath.MAC) []byte { return Silent("forged", From(source, mac)) }
+	packet := func(source netip.Addr, mac datapath.MAC) []byte { return Reset("forged", From(source, mac)) }
 	lan.Send(t,
 		packet(wideHost, w.Intruder.MAC), packet(wideHost, w.Alice.MAC), packet(wideHost, w.Bob.MAC),
 		onSession(packet(wideHost, w.Intruder.MAC), aliceSession), onSession(packet(wideHost, w.Alice.MAC), aliceSession+1),
 		onSession(packet(netip.MustParseAddr("203.0.114.1"), w.Alice.MAC), aliceSession))
-	wan.Send(t, Silent(
+	wan.Send(t, Reset(
 		"forged", Down, func(f *Frame) { f.IP.SrcIP, f.IP.DstIP = wideHost.AsSlice(), w.Alice.Addr.AsSlice() }))
 	netnstest.Await(t, "counts of what was forged", func() error {
 		now := w.Packets(t)
@@ -114,9 +114,9 @@ func (w *World) forgedNetworks(t *testing.T) {
 	}
 }
 
-// packetOf is a packet with a text.
+// packetOf returns a packet with a text, as Silent.
 func packetOf(text string, source netip.Addr, mac datapath.MAC) []byte {
-	return Silent(text, From(source, mac))
+	return Reset(text, From(source, mac))
 }
 
 // forged counts frames to the PPPoE session that hold a forged packet.

@@ -23,12 +23,13 @@ import (
 // Flags of oddFrames.
 var (
 	oddCount = flag.Int("odd-frames", 2500, "how many damaged frames of strangers each data path gets")
-	oddSeed  = flag.Uint64("odd-seed", 0, "what they are made from; 0: something new")
+	oddSeed  = flag.Uint64("odd-seed", 0, "the seed from which they are made; 0: a new one")
 )
 
-// oddFrames: nothing leaves the LAN of frames that are damaged at random, with tags, options, fragments and others'
-// addresses, while an admitted client's packets pass. Discovery, broadcasts and routing protocols stay too, an admitted
-// client's as well. Long: a line for each frame.
+// oddFrames: no frame that strangers send leaves the LAN, also if it is damaged at random, with tags, options,
+// fragments and others' addresses, while an admitted client's packets pass. Frames that are meant for the link, such as
+// those of discovery, broadcasts and routing protocols, do not leave it either, also if an admitted client sends them.
+// Long: the steps of one run, each of which needs the state that the one before left.
 func oddFrames(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -50,8 +51,8 @@ func oddFrames(t *testing.T, w *World) {
 		}
 		w.sendReference(t, referenceFlow, 1)
 	}
+	// Strangers' forged pings may reach Alice over the hub, and the gateway forwards her kernel's answers.
 	answers := func() (all [][]byte) {
-		// of Alice's own kernel to strangers' forged pings, which reached her past the gateway
 		for _, f := range server.Frames() {
 			if isEchoReply(f, w.Alice) {
 				all = append(all, f)
@@ -99,10 +100,11 @@ func echoReplies(t *testing.T, s Station) (n int) {
 	return n
 }
 
-// drained waits until all frames that were sent before it was called are judged: each queue of a data path judges in
-// order, and gets some of the frames that drained sends, by the CPU that sends or by a hash of addresses and ports.
-// Those of the LAN have Alice's address and another MAC address, those of the WAN are for Bob before his login. lan is
-// a wire of the intruder's, wan one of the server's; Alice and Bob have leases.
+// drained waits until all frames are judged that were sent before it was called. It sends more frames, which reach
+// every queue of the data path, because a queue is chosen by the CPU that sends or by a hash of addresses and ports,
+// and waits until these are counted: each queue judges its frames in order. Its frames of the LAN have Alice's address
+// and another MAC address; those of the WAN are for Bob before his login. lan is a wire of the intruder's, wan one of
+// the server's; Alice and Bob have leases.
 func (w *World) drained(t *testing.T, lan, wan *Wire) {
 	t.Helper()
 	sum := func() (n uint64) {
@@ -115,7 +117,7 @@ func (w *World) drained(t *testing.T, lan, wan *Wire) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			runtime.LockOSThread() // and the thread ends with the goroutine
+			runtime.LockOSThread() // never unlocked, so that the thread, with its affinity, ends with the goroutine
 			var one unix.CPUSet
 			one.Set(cpu)
 			if err := unix.SchedSetaffinity(0, &one); err != nil {
@@ -136,11 +138,11 @@ func (w *World) drained(t *testing.T, lan, wan *Wire) {
 	})
 }
 
-// ordinary returns frames of strangers to begin with.
+// ordinary returns frames of strangers, for damage to change.
 func (w *World) ordinary() (all [][]byte) {
 	for _, m := range []map[string]attempt{
 		unleased(w), spoofed(w), unadmitted(w), broken(w.Bob), broken(w.Intruder), localTalk(w.Bob), localTalk(w.Intruder)} {
-		for _, name := range slices.Sorted(maps.Keys(m)) { // so that a seed says all
+		for _, name := range slices.Sorted(maps.Keys(m)) { // so that equal seeds make equal frames
 			all = append(all, m[name].frame)
 		}
 	}
@@ -265,7 +267,7 @@ func poisoned(t *testing.T, w *World) {
 		for _, a := range []netip.Addr{w.Alice.Addr, Gateway, Server, RouterWAN, Second} {
 			for _, f := range [][]byte{
 				ARP(1, a, s.MAC, Gateway), ARP(2, a, s.MAC, Gateway), ARP(1, a, s.MAC, a), ARP(2, a, s.MAC, a)} {
-				copy(f, LANMAC[:]) // the other clients' own neighbours are not the matter here
+				copy(f, LANMAC[:]) // to the gateway alone, because the clients would believe them
 				lan.Send(t, f)
 			}
 		}
@@ -291,7 +293,8 @@ func poisoned(t *testing.T, w *World) {
 	}
 }
 
-// rightNeighbour checks a line of the router's neighbours.
+// rightNeighbour checks a line of the router's list of neighbours: an address has the MAC address of the station whose
+// it is.
 func rightNeighbour(w *World, line string) error {
 	f := strings.Fields(line)
 	index := slices.Index(f, "lladdr")

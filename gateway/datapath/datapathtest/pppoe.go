@@ -19,7 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// pppoeBehaviours: clients on PPPoE are treated like others. Alice is on one.
+// pppoeBehaviours are the behaviours of clients on PPPoE, who are treated like others. Alice is on PPPoE.
 var pppoeBehaviours = []behaviour{
 	{"PPPoEPacketsAreCounted", onPPPoE(packetsAreCounted), Shape{PPPoE: true}},
 	{"PPPoEPacketsAreCountedBare", onPPPoE(packetsAreCounted), Shape{PPPoE: true, Bare: true}},
@@ -41,12 +41,13 @@ var pppoeBehaviours = []behaviour{
 	}), Shape{PPPoE: true}},
 }
 
-// onPPPoE is a behaviour of paths that take PPPoE's header off.
+// onPPPoE returns a check of paths that promise PPPoE, after which each frame that Alice got must have been right.
+// Other paths must refuse a client on PPPoE.
 func onPPPoE(check func(*testing.T, *World)) func(*testing.T, *World) {
 	return func(t *testing.T, w *World) {
 		if !w.path.PPPoE {
 			if err := w.Set(w.Alice.client(admitted)); err == nil {
-				t.Error("a client on a line is set by a data path that takes no header off")
+				t.Error("a data path without PPPoE accepts a client on PPPoE")
 			}
 			return
 		}
@@ -64,8 +65,8 @@ const (
 	virtioHeader  = 10 // struct virtio_net_hdr: [0] flags, [1] aggregation, [6:8] where a checksum starts
 )
 
-// pppoeClient carries a station's packets in frames of a PPPoE session, from and to a TUN device. Both ends
-// have a virtio header, because links of a test leave checksums for later.
+// pppoeClient carries a station's packets in frames of a PPPoE session, from and to the station's TUN device, line0.
+// What it reads and writes at both has a virtio header, because links of a test leave checksums for the receiver.
 type pppoeClient struct {
 	session uint16
 	mac     datapath.MAC
@@ -76,7 +77,7 @@ type pppoeClient struct {
 
 	mu   sync.Mutex
 	came int     // guarded by mu
-	odd  []error // guarded by mu: what was wrong with frames that came
+	odd  []error // what was wrong with frames that came; guarded by mu
 }
 
 // newPPPoEClient moves a station's address to a PPPoE session; it ends with the test.
@@ -241,16 +242,18 @@ func pppoeLowersMSS(t *testing.T, w *World) {
 	}
 }
 
-// forgedPPPoE: an address is used in its session and by its MAC address, and in no other way, and frames whose lengths
-// are wrong go nowhere. Long: the steps of one run, each of which needs the state that the one before left.
+// forgedPPPoE: packets with a client's address pass only in the client's session and from its MAC address, and frames
+// with wrong lengths are dropped. Long: the steps of one run, each of which needs the state that the one before left.
 func forgedPPPoE(t *testing.T, w *World) {
 	w.admit(t, w.Alice, w.Bob)
 	up := w.Up(t, w.Alice)
 	up.Begin()
-	up.Passes(t, "on the line")
+	up.Passes(t, "in the PPPoE session")
 	server := NewWire(t, w.Server, serverLink)
 	lan := NewWire(t, w.Intruder.Space, clientLink)
-	packet := func() []byte { return Silent("forged", By(w.Alice)) }
+	packet := func() []byte { return Reset("forged", By(w.Alice)) }
+	// changed returns a frame of the session with bytes at an index: 14 version and type, 15 code, 18 length, 20 PPP's
+	// protocol.
 	changed := func(index int, to ...byte) []byte {
 		b := onSession(packet(), aliceSession)
 		copy(b[index:], to)
@@ -261,9 +264,9 @@ func forgedPPPoE(t *testing.T, w *World) {
 		packet(), // without a PPPoE session
 		onSession(packet(), aliceSession+1),
 		onSession(packet(), 0),
-		onSession(Silent("forged", From(w.Alice.Addr, w.Intruder.MAC)), aliceSession),
-		onSession(Silent("forged", By(w.Bob)), aliceSession), // is not on PPPoE
-		onSession(Silent("forged", From(w.Bob.Addr, w.Alice.MAC)), aliceSession),
+		onSession(Reset("forged", From(w.Alice.Addr, w.Intruder.MAC)), aliceSession),
+		onSession(Reset("forged", By(w.Bob)), aliceSession), // is not on PPPoE
+		onSession(Reset("forged", From(w.Bob.Addr, w.Alice.MAC)), aliceSession),
 	}
 	malformed := [][]byte{
 		changed(18, 0xff, 0xff), changed(18, 0, 40), changed(18, 0, 0), changed(18, 0, 21),
@@ -271,14 +274,14 @@ func forgedPPPoE(t *testing.T, w *World) {
 	}
 	lan.Send(t, wrong...)
 	lan.Send(t, malformed...)
-	lan.Send(t, onSession(Silent("forged", From(netip.MustParseAddr("203.0.113.9"), w.Alice.MAC)), aliceSession))
+	lan.Send(t, onSession(Reset("forged", From(netip.MustParseAddr("203.0.113.9"), w.Alice.MAC)), aliceSession))
 	if !w.path.PPPoEOnly {
 		lan.Send(t, changed(14, 0x21), changed(15, 0xa7))
 	}
 	lan.Send(t, changed(20, 0xc0, 0x21), changed(20, 0, 0x57), onSession(packet(), aliceSession)[:16])
 	netnstest.Await(t, "counts of what was forged", func() error {
 		now := w.Packets(t)
-		if w.path.PPPoEOnly { // only what comes by a PPPoE session is counted
+		if w.path.PPPoEOnly { // counts only frames of a PPPoE session
 			if n := now["wrong-mac"] - before["wrong-mac"]; n < 2 {
 				return fmt.Errorf("%d of 2", n)
 			}
@@ -290,8 +293,8 @@ func forgedPPPoE(t *testing.T, w *World) {
 		}
 		return nil
 	})
-	lan.Send(t, onSession(Silent("honest", By(w.Alice)), aliceSession),
-		append(onSession(Silent("padded", By(w.Alice)), aliceSession), 0, 0, 0))
+	lan.Send(t, onSession(Reset("honest", By(w.Alice)), aliceSession),
+		append(onSession(Reset("padded", By(w.Alice)), aliceSession), 0, 0, 0))
 	server.await(t, 0, "honest")
 	server.await(t, 0, "padded")
 	if n := holding(server.Frames(), "forged"); n > 0 {

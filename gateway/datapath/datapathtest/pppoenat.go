@@ -13,14 +13,14 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// pppoeBehindNAT: a server that sends too long packets to a client behind masquerading, not to be fragmented, learns
-// the PPPoE session's MTU. Its kernel takes only an error about a packet that it has sent, so addresses and ports in it
-// are right. Shorter packets arrive, and the client is counted for nothing else. Long: the steps of one run, each of
-// which needs the state that the one before left.
+// pppoeBehindNAT: a server sends packets that are longer than the PPPoE session's MTU, and must not be fragmented, to a
+// client behind masquerading. It learns the MTU by an ICMP error. Its kernel accepts only an error about a packet that
+// it has sent, so the addresses and ports in the error are right. Packets of the MTU arrive, and errors are not counted
+// as the client's. Long: the steps of one run, each of which needs the state that the one before left.
 func pppoeBehindNAT(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	if !w.path.Netfilter {
-		t.Log("it promises to pass netfilter by")
+		t.Log("it does not promise that netfilter's rules apply")
 		says(t, w.Alice.Space, "ping -c 1 -W 5 192.0.2.2", "1 received")
 		return
 	}

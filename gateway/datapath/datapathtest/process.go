@@ -19,11 +19,11 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// pathEnv names the path of a gateway's process.
+// pathEnv is the environment variable with the name of the path that a gateway's process has.
 const pathEnv = "GATEWAY_TEST_PATH"
 
-// Process is the gateway of a test: a process that has the data path and carries out
-// requests. After Kill, Start starts a new one.
+// Process is the gateway of a test: a process that has the data path and carries out requests (Service). After Kill,
+// Start starts a new one.
 type Process struct {
 	router *netnstest.Space
 	path   Path
@@ -61,7 +61,7 @@ func (p *Process) start() error {
 	cmd.Env = append(os.Environ(), pathEnv+"="+p.path.Name)
 	cmd.Stdout, cmd.Stderr = &p.logs, &p.logs
 	cmd.ExtraFiles = []*os.File{far}
-	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS} // where /sys shows this namespace's interfaces
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS} // for ownSys
 	if err := p.router.Start(cmd); err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -106,7 +106,7 @@ func (p *Process) end(t testing.TB) {
 		t.Error("a gateway's process has logged an error")
 	}
 	if t.Failed() {
-		t.Logf("the gateway's processes said:\n%s", p.Said())
+		t.Logf("the gateway's processes logged:\n%s", p.Said())
 	}
 }
 
@@ -136,7 +136,7 @@ func (p *Process) do(method string, arg any) error { return p.call(method, arg, 
 // Open opens the data path, and the gateway's services with it.
 func (p *Process) Open() error { return p.do("Open", Nothing{}) }
 
-// Close closes data path and services; closed ones are no error.
+// Close closes data path and services. It is no error if they are closed.
 func (p *Process) Close() error { return p.do("Close", Nothing{}) }
 
 // Detach removes everything that the data path left in the kernel.

@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// sending admits Alice, gives Bob a lease, and has flows begin: Alice's both ways, and those of strangers.
+// sending admits Alice, makes Bob known, and begins flows: Alice's in both directions, and strangers' (strange).
 func (w *World) sending(t *testing.T) (up, down *Flow, strange []*Flow) {
 	t.Helper()
 	w.admit(t, w.Alice)
@@ -23,8 +23,8 @@ func (w *World) sending(t *testing.T) (up, down *Flow, strange []*Flow) {
 	return up, down, strange
 }
 
-// outlives ends the gateway repeatedly under traffic: unauthenticated clients' packets never pass, and admitted
-// clients' pass as promised.
+// outlives ends the gateway's data path three times by end, under traffic, and opens it again: unauthenticated clients'
+// packets never pass, and admitted clients' pass as the path promises.
 func (w *World) outlives(t *testing.T, manner string, end func()) {
 	up, down, strange := w.sending(t)
 	up.Passes(t, "before "+manner)
@@ -48,7 +48,7 @@ func (w *World) outlives(t *testing.T, manner string, end func()) {
 			w.lists(t, w.Alice.Addr, w.Bob.Addr)
 		default:
 			w.lists(t)
-			up.Stops(t, "up before the successor is told")
+			up.Stops(t, "up before the successor's clients are set")
 			w.admit(t, w.Alice)
 			w.lease(t, w.Bob)
 		}
@@ -96,7 +96,8 @@ func compareCounters(way string, f *Flow, packets, bytes uint64) error {
 	return nil
 }
 
-// endsUnattended: time limits apply without a process, and quotas too, exactly or soon.
+// endsUnattended: while no gateway runs, a client's time limit and quota end its traffic: exactly, or soon after they
+// are reached if the path Keeps.
 func (w *World) endsUnattended(t *testing.T, end func()) {
 	flow := w.Up(t, w.Alice)
 	flow.Begin()
@@ -104,10 +105,10 @@ func (w *World) endsUnattended(t *testing.T, end func()) {
 	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Until = until })))
 	end()
 	time.Sleep(time.Until(until) + 20*time.Millisecond)
-	if w.path.Keeps { // another process ends it, whenever it gets to run
-		flow.Ends(t, "after its time, with nobody there")
+	if w.path.Keeps { // the process that keeps the clients ends it, as soon as it runs
+		flow.Ends(t, "after its time, without a gateway")
 	} else {
-		flow.Stops(t, "after its time, with nobody there")
+		flow.Stops(t, "after its time, without a gateway")
 	}
 	must(t, w.Open())
 	quota := w.tally(t, w.Alice).upBytes + 50*(headers+FlowBytes)
@@ -121,7 +122,7 @@ func (w *World) endsUnattended(t *testing.T, end func()) {
 		return nil
 	})
 	if w.path.Keeps {
-		flow.Ends(t, "after its quota, with nobody there")
+		flow.Ends(t, "after its quota, without a gateway")
 		came := flow.Came()
 		must(t, w.Open())
 		flow.Stops(t, "after its quota, with a successor")
@@ -130,7 +131,7 @@ func (w *World) endsUnattended(t *testing.T, end func()) {
 		}
 		return
 	}
-	flow.Stops(t, "after its quota, with nobody there")
+	flow.Stops(t, "after its quota, without a gateway")
 	must(t, w.Open())
 	if n := flow.Came() - from; n != 50 {
 		t.Errorf("%d packets of a quota of 50 came", n)

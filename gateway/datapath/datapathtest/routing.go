@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// routing: the gateway behaves like any router.
+// routing are the behaviours by which the gateway is a router like any other.
 var routing = []behaviour{
 	{"ARouterBetween", aRouterBetween, Shape{}},
 	{"ICMPErrorsAppear", icmpErrors, Shape{}},
@@ -21,7 +21,7 @@ var routing = []behaviour{
 	{"NATAndFirewalls", natAndFirewalls, Shape{}},
 }
 
-// aRouterBetween: TTL decremented, the router's own MAC addresses, and nothing else changed.
+// aRouterBetween: a forwarded packet has a TTL one less and the router's own MAC address, and is not changed otherwise.
 func aRouterBetween(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	lan, server := NewWire(t, w.Alice.Space, clientLink), NewWire(t, w.Server, serverLink)
@@ -64,7 +64,7 @@ func forwardedFrame(in []byte, from, to datapath.MAC) []byte {
 	return resum(out)
 }
 
-// same compares bytes.
+// same compares two frames.
 func same(t *testing.T, label string, got, want []byte) {
 	t.Helper()
 	if !bytes.Equal(got, want) {
@@ -84,9 +84,9 @@ func icmpErrors(t *testing.T, w *World) {
 	says(t, w.Alice.Space, "ping -c 1 -W 5 -s 4000 192.0.2.2", "1 received")
 	says(t, w.Alice.Space, "ping -c 1 -W 5 198.18.0.1", "Unreachable")
 	w.Router.Run(t, "ip route add 198.51.100.0/24 via 192.0.2.2 mtu 1200")
-	w.Alice.Run(t, "ping -c 2 -i 0.2 -W 5 198.51.100.9") // has the way cached, where it is
+	w.Alice.Run(t, "ping -c 2 -i 0.2 -W 5 198.51.100.9") // a data path with a cache of flows now has this one
 	netnstest.Await(t, "errors with the route's MTU for each packet", func() error {
-		// the gateway hears of the route a little later
+		// The data path may learn of the route a little later.
 		for range 3 {
 			out, _ := w.Alice.Try("ip route flush cache; ping -c 1 -W 1 -M do -s 1250 198.51.100.9")
 			if !strings.Contains(out, "1200") {
@@ -122,7 +122,7 @@ func pathMTU(t *testing.T, w *World) {
 	w.Server.Run(t, "ip link set s0 mtu 1500; ip route replace default via 192.0.2.1")
 	lan("1280")
 	netnstest.Await(t, "an error with the shorter LAN's MTU", func() error {
-		// the gateway hears of the change a little later
+		// The data path may learn of the change a little later.
 		if out, _ := w.Server.Try("ping -c 2 -i 0.2 -W 5 -M do -s 1400 10.1.0.10"); !strings.Contains(out, "mtu = 1280") {
 			return errors.New(out)
 		}
@@ -185,7 +185,7 @@ func followsNetwork(t *testing.T, w *World) {
 // clients.
 func natAndFirewalls(t *testing.T, w *World) {
 	if !w.path.Netfilter {
-		t.Log("it promises to pass netfilter by")
+		t.Log("it does not promise that netfilter's rules apply")
 		return
 	}
 	w.admit(t, w.Alice, w.Bob)
@@ -215,10 +215,10 @@ end`)
 	x.Carry(t, x.Client, 100_000)
 	x.Carry(t, x.Server, 100_000)
 	server, alice := NewWire(t, w.Server, serverLink), NewWire(t, w.Alice.Space, clientLink)
-	alice.Send(t, UDP(9999, By(w.Alice), Carrying([]byte("a firewall's"))), Silent("anybody's", By(w.Alice)))
-	server.await(t, 0, "anybody's")
-	if holding(server.Frames(), "a firewall's") > 0 {
-		t.Error("a firewall's rule is passed by")
+	alice.Send(t, UDP(9999, By(w.Alice), Carrying([]byte("dropped by a rule"))), Reset("allowed", By(w.Alice)))
+	server.await(t, 0, "allowed")
+	if holding(server.Frames(), "dropped by a rule") > 0 {
+		t.Error("a packet passes although a firewall's rule drops it")
 	}
 	w.hairpin(t)
 	w.Router.Run(t, "nft delete table ip nat; nft delete table ip filter")
@@ -231,8 +231,8 @@ end`)
 	})
 }
 
-// hairpin sends to a port of the WAN's address that is forwarded to Bob, from outside and from the LAN: packets reach
-// him while he is admitted.
+// hairpin sends to a port of the router's WAN address that is forwarded to Bob, from outside and from the LAN: the packets reach him
+// only while he is admitted.
 func (w *World) hairpin(t *testing.T) {
 	bob := NewWire(t, w.Bob.Space, clientLink)
 	send := func(s *netnstest.Space, text string) {
@@ -251,13 +251,13 @@ func (w *World) hairpin(t *testing.T) {
 	bob.await(t, 0, "by the hairpin")
 	w.lease(t, w.Bob)
 	send(w.Server, "stranger from outside")
-	if w.path.TellsOwn {
+	if w.path.JudgesMasqueraded {
 		send(w.Alice.Space, "stranger by the hairpin")
 	}
 	says(t, w.Alice.Space, "ping -c 1 -W 5 192.0.2.2", "1 received")
 	for _, f := range bob.Frames() {
 		if bytes.Contains(f, []byte("stranger ")) && bytes.Equal(f[:6], w.Bob.MAC[:]) {
-			t.Errorf("a rule lets a stranger have\n%s", anatomy(f))
+			t.Errorf("because of a rule a client that is not admitted gets\n%s", anatomy(f))
 		}
 	}
 }

@@ -35,11 +35,12 @@ type Nothing struct{}
 type Orders struct {
 	Prefix netip.Prefix // the gateway's address, with the LAN's length
 	PinDir string
-	LAN    string // interface. At others than lanLink no services are behind the data path
-	Learn  bool   // with a Newcomer
-	// Welcome has Newcomer admit every client, as by a lease.
+	LAN    string // interface; if it is not lanLink, the gateway has no portal and no other services
+	Learn  bool   // the data path reports newcomers
+	// Welcome: a newcomer becomes a known client, as if its address had been leased.
 	Welcome bool
 	PPPoE   bool // clients may be on PPPoE
+	IPv6    bool // clients have IPv6, see Six
 }
 
 // GardenPrefix is a prefix of the walled garden, with its end.
@@ -137,8 +138,12 @@ func ownSys() error {
 
 // Begin configures the process.
 func (s *Service) Begin(o Orders, out *Outcome) error {
+	lan := datapath.Network{Interface: o.LAN, Address: o.Prefix}
+	if o.IPv6 {
+		lan.Address6, lan.Inbound6 = netip.PrefixFrom(Six(Gateway), 64), []netip.Prefix{netip.PrefixFrom(Six(Second), 128)}
+	}
 	s.config = datapath.Setup{
-		Networks: []datapath.Network{{Interface: o.LAN, Address: o.Prefix}}, WAN: wanLink,
+		Networks: []datapath.Network{lan}, WAN: wanLink,
 		PortalPorts: []uint16{portalPort}, PinDir: o.PinDir, PPPoE: o.PPPoE,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
@@ -161,10 +166,12 @@ func (s *Service) Begin(o Orders, out *Outcome) error {
 	return nil
 }
 
-// slow is a newcomer that is decided when another one has been reported, as if it waited for the disk.
+// slow is a newcomer about which the gateway decides only when another newcomer has been reported, as if it waited for
+// the disk.
 var slow = netip.MustParseAddr("10.1.0.60")
 
-// untilAnother waits until the last newcomer seen is another than slow, for longer than a test waits for that.
+// untilAnother waits until a newcomer other than slow is reported; at most for a minute, which is longer than a test
+// waits for that.
 func (s *Service) untilAnother() {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		s.mu.Lock()

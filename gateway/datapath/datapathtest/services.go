@@ -19,7 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Ports of the gateway's machine. Unauthenticated clients may not reach machinePort.
+// Ports of the gateway's machine. machinePort is another program's, which unauthenticated clients may not reach.
 const (
 	portalPort  = 8080
 	dnsPort     = 53

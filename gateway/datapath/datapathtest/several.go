@@ -9,15 +9,16 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
+// furtherAddr is Alice's second address.
 var furtherAddr = netip.MustParseAddr("10.1.0.20")
 
-// several: a client with two addresses is admitted, counted and limited as one, also by the next process, and an
-// address that it loses is let in no longer. Data paths that have one address of each client say so.
+// several: a client with two addresses is admitted, counted and limited as one, also by the next process, and packets
+// of an address that it loses do not pass any more. Data paths with one address for each client refuse such a client.
 func several(t *testing.T, w *World) {
 	both := func(c *datapath.Client) { admitted(c); c.Addrs = append(c.Addrs, furtherAddr) }
 	if !w.path.Several {
 		if err := w.Set(w.Alice.client(both)); err == nil {
-			t.Error("a client with two addresses is set by a data path that takes one")
+			t.Error("a data path with one address for each client accepts a client with two")
 		}
 		return
 	}
@@ -50,7 +51,7 @@ func several(t *testing.T, w *World) {
 	w.comesAndGoes(t, first, second, both)
 }
 
-// limitedTogether: a quota is that of both addresses.
+// limitedTogether: both addresses use up one quota.
 func (w *World) limitedTogether(t *testing.T, first, second *Flow, both func(*datapath.Client)) {
 	t.Helper()
 	first.Passes(t, "from the first address")
@@ -58,7 +59,7 @@ func (w *World) limitedTogether(t *testing.T, first, second *Flow, both func(*da
 	quota := w.Counters(t, w.Alice.Addr).UpBytes + 1
 	must(t, w.Set(w.Alice.client(both, func(c *datapath.Client) { c.Limits.UpBytes = quota })))
 	dropped := w.Counters(t, w.Alice.Addr).DroppedPackets
-	netnstest.Await(t, "packets beyond the quota", func() error { // what had been judged has arrived by then
+	netnstest.Await(t, "packets beyond the quota", func() error { // earlier packets have arrived when these are dropped
 		if n := w.Counters(t, w.Alice.Addr).DroppedPackets; n < dropped+10 {
 			return fmt.Errorf("%d are dropped", n)
 		}
@@ -71,7 +72,7 @@ func (w *World) limitedTogether(t *testing.T, first, second *Flow, both func(*da
 	second.Passes(t, "without a quota, from the further address")
 }
 
-// comesAndGoes: an address may be used while it is the client's.
+// comesAndGoes: packets of the further address pass only while it is an address of Alice, an admitted client.
 func (w *World) comesAndGoes(t *testing.T, first, second *Flow, both func(*datapath.Client)) {
 	t.Helper()
 	must(t, w.Set(w.Alice.client(admitted)))

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// strangers: only packets of admitted clients pass.
+// strangers are the behaviours about packets that must not pass, because only admitted clients' packets may.
 var strangers = []behaviour{
 	{"NothingOfStrangersLeaves", nothingLeaves, Shape{}},
 	{"NothingReachesStrangers", nothingComes, Shape{}},
@@ -33,8 +33,9 @@ var strangers = []behaviour{
 // attempt is a frame that the gateway must not forward.
 type attempt struct {
 	frame []byte
-	// reasons are the names under which the frame may be counted, "-" for none: a kernel may drop it before a data path
-	// receives it. With a "+" others may be counted too, for what the sender's kernel replies to answers.
+	// reasons are the names of the counters that may count the frame. With "-" among them it may also be counted by none:
+	// a kernel may drop it before the data path receives it. A counter with "+" may count several packets, because the
+	// sender's kernel replies to the gateway's answers.
 	reasons string
 }
 
@@ -45,17 +46,17 @@ func (w *World) expectDropped(t *testing.T, from, far *Wire, attempts map[string
 	t.Helper()
 	lan, wan := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Server, serverLink)
 	first, began, sent := len(far.Frames()), forwarded(w.Packets(t)), referenceFlow.Sent()
-	lost := 0
+	lost := 0 // attempts that were not counted
 	for name, a := range attempts {
 		if lost == 2 {
 			break
 		}
-		w.sendReference(t, referenceFlow, 1) // so that neighbours are resolved and the path is as short as possible
+		w.sendReference(t, referenceFlow, 1) // neighbours are resolved, and the data path may redirect
 		before := w.Packets(t)
 		from.Send(t, a.frame)
 		reasons := strings.Fields(a.reasons)
 		if slices.Contains(reasons, "-") {
-			w.drained(t, lan, wan) // another thread may judge it than the next one
+			w.drained(t, lan, wan) // before the next attempt, which another thread may judge
 			continue
 		}
 		if !w.counted(t, name, before, reasons) {
@@ -77,7 +78,7 @@ func (w *World) expectDropped(t *testing.T, from, far *Wire, attempts map[string
 	})
 }
 
-// sendReference sends packets that must arrive, and waits for them.
+// sendReference sends packets of a reference flow, an admitted client's, which must arrive, and waits for them.
 func (w *World) sendReference(t *testing.T, referenceFlow *Flow, n int) {
 	t.Helper()
 	referenceFlow.Send(n)
@@ -89,7 +90,8 @@ func (w *World) sendReference(t *testing.T, referenceFlow *Flow, n int) {
 	})
 }
 
-// counted waits for exactly one more packet of one of the reasons, and reports whether it came.
+// counted waits until one of the counters in reasons has counted exactly one packet more than before, or with "+"
+// several. It reports whether that happened, and fails the test if not.
 func (w *World) counted(t *testing.T, name string, before map[string]uint64, reasons []string) bool {
 	t.Helper()
 	var after map[string]uint64
@@ -154,18 +156,18 @@ func nothingLeaves(t *testing.T, w *World) {
 	}
 	t.Run("to a client, as from elsewhere", func(t *testing.T) { w.pretend(t, referenceFlow) })
 	if w.seesBridged() {
-		return // what is for another host is judged
+		return // the data path judges packets for other hosts there
 	}
 	lan := NewWire(t, w.Bob.Space, clientLink)
 	lan.Send(t, SYN(443, By(w.Bob), SourcePort(40443), Via(ServerMAC)), SYN(443, By(w.Bob), SourcePort(40444)))
-	lan.await(t, 0, "\x01\xbb\x9d\xfc") // from 443 to 40444
+	lan.await(t, 0, "\x01\xbb\x9d\xfc") // ports of the answer to the second: 443, 40444
 	if holding(lan.Frames(), "\x01\xbb\x9d\xfb") > 0 {
-		t.Error("what was for another host is answered")
+		t.Error("a packet for another host is answered")
 	}
 }
 
-// pretend has a station without a lease send to an admitted client with source addresses of remote hosts: the gateway
-// does not forward these packets.
+// pretend has the intruder send packets to Alice, with her address as destination and remote hosts' addresses as
+// source, by way of the gateway, which must not forward them.
 func (w *World) pretend(t *testing.T, referenceFlow *Flow) {
 	near, alice := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Alice.Space, clientLink)
 	before := w.Counters(t, w.Alice.Addr)
@@ -310,16 +312,16 @@ func nothingComes(t *testing.T, w *World) {
 		"UDP": {UDP(443, to(bob)...), "blocked"}, "TCP": {TCP(443, to(bob)...), "blocked"},
 		"SYN":  {SYN(443, to(bob)...), "blocked"},
 		"ping": {Echo(to(bob)...), "blocked"}, "GRE": {Protocol(layers.IPProtocolGRE, to(bob)...), "blocked"},
-		"a first fragment":      {UDP(443, to(bob, Fragment(0))...), "blocked -"},
-		"a later fragment":      {UDP(443, to(bob, Fragment(800))...), "blocked -"},
-		"IP options":            {UDP(443, to(bob, Options)...), "blocked"},
-		"beside the garden":     {UDP(443, to(bob, from(Beside))...), "blocked"},
-		"to no lease":           {UDP(443, to(w.Intruder.Addr)...), "not-leased -"},
-		"from the garden there": {UDP(443, to(w.Intruder.Addr, from(Garden))...), "not-leased -"},
-		"to the LAN's first":    {UDP(443, to(netip.MustParseAddr("10.1.0.0"))...), "not-leased -"},
-		"to the LAN's last":     {UDP(443, to(netip.MustParseAddr("10.1.0.255"))...), "not-leased -"},
-		"from Alice":            {UDP(443, to(bob, from(w.Alice.Addr))...), "foreign-source -"},
-		"from the gateway":      {UDP(443, to(bob, from(Gateway))...), "foreign-source -"},
-		"from the LAN to Alice": {UDP(443, to(w.Alice.Addr, from(bob), Carrying([]byte("leak")))...), "foreign-source -"},
+		"a first fragment":             {UDP(443, to(bob, Fragment(0))...), "blocked -"},
+		"a later fragment":             {UDP(443, to(bob, Fragment(800))...), "blocked -"},
+		"IP options":                   {UDP(443, to(bob, Options)...), "blocked"},
+		"beside the garden":            {UDP(443, to(bob, from(Beside))...), "blocked"},
+		"to no lease":                  {UDP(443, to(w.Intruder.Addr)...), "not-leased -"},
+		"to no lease, from the garden": {UDP(443, to(w.Intruder.Addr, from(Garden))...), "not-leased -"},
+		"to the LAN's first":           {UDP(443, to(netip.MustParseAddr("10.1.0.0"))...), "not-leased -"},
+		"to the LAN's last":            {UDP(443, to(netip.MustParseAddr("10.1.0.255"))...), "not-leased -"},
+		"from Alice":                   {UDP(443, to(bob, from(w.Alice.Addr))...), "foreign-source -"},
+		"from the gateway":             {UDP(443, to(bob, from(Gateway))...), "foreign-source -"},
+		"from the LAN to Alice":        {UDP(443, to(w.Alice.Addr, from(bob), Carrying([]byte("leak")))...), "foreign-source -"},
 	}, w.Down(t, w.Alice))
 }

@@ -97,7 +97,7 @@ func (c counting) Write(b []byte) (int, error) { c.n.Add(uint64(len(b))); return
 // Came returns how many bytes arrived at both ends together.
 func (x *Stream) Came() uint64 { return x.came.Load() }
 
-// Carry sends bytes from one end and waits until they have arrived.
+// Carry sends bytes from one end, Client or Server, and waits until they have arrived.
 func (x *Stream) Carry(t *testing.T, from *net.TCPConn, bytes int) {
 	t.Helper()
 	want := x.Came() + uint64(bytes)

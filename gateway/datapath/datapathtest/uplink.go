@@ -9,12 +9,11 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// uplink: clients get the portal while the machine knows no way to the internet.
+// uplink has the behaviour of a machine without a way to the internet: clients get the portal all the same.
 var uplink = []behaviour{{"PortalWithoutUplink", portalWithoutUplink, Shape{}}}
 
-// portalWithoutUplink: HTTP to any address is answered by the portal, from that address, also while the
-// machine has no route to it, in each way that an uplink can fail; the rest is refused. Admitted
-// clients continue once the uplink is back.
+// portalWithoutUplink: the portal answers HTTP to any address, from that address, also while the machine has no route
+// to it, in each way that an uplink can fail; HTTPS is refused. Admitted clients continue once the uplink is back.
 func portalWithoutUplink(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	w.admit(t, w.Alice)

@@ -13,14 +13,14 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// Addresses of a World. The server has all of the WAN's except RouterWAN.
+// Addresses of a World. The router is the gateway's machine.
 var (
-	Gateway   = netip.MustParseAddr("10.1.0.1")
-	RouterWAN = netip.MustParseAddr("192.0.2.1")
-	Server    = netip.MustParseAddr("192.0.2.2")
-	Second    = netip.MustParseAddr("192.0.2.3")    // of the server, on the same link
-	Garden    = netip.MustParseAddr("198.51.100.9") // of the server, behind its link
-	Beside    = netip.MustParseAddr("198.51.100.200")
+	Gateway   = netip.MustParseAddr("10.1.0.1")       // of the router, in the LAN
+	RouterWAN = netip.MustParseAddr("192.0.2.1")      // of the router, in the WAN
+	Server    = netip.MustParseAddr("192.0.2.2")      // of the server, in the WAN, as the next three
+	Second    = netip.MustParseAddr("192.0.2.3")      // in the same network as Server
+	Garden    = netip.MustParseAddr("198.51.100.9")   // in a network behind Server; tests put it into the walled garden
+	Beside    = netip.MustParseAddr("198.51.100.200") // in Garden's network, and outside the garden
 	LANMAC    = datapath.MAC{2, 0, 0, 0, 1, 1}
 	WANMAC    = datapath.MAC{2, 0, 0, 0, 1, 2}
 	ServerMAC = datapath.MAC{2, 0, 0, 0, 2, 2}
@@ -36,7 +36,7 @@ const (
 	serverLink       = "s0"
 )
 
-// Station is a client's machine.
+// Station is a client's machine with its address in the LAN.
 type Station struct {
 	*netnstest.Space
 	Addr netip.Addr
@@ -46,8 +46,8 @@ type Station struct {
 }
 
 // World is a gateway with clients on one side and a server on the other. The clients are on a hub, where each receives
-// every frame, unless they are directly at the link. Alice and Bob are clients; the intruder has an address that was
-// not leased.
+// every frame, unless the place is netnstest.Direct, where they are directly at the gateway's link. Alice and Bob are
+// clients, which tests make known (lease) and admit; the intruder has an address that was not leased.
 type World struct {
 	path                 Path
 	place                netnstest.Place
@@ -57,8 +57,8 @@ type World struct {
 	Alice, Bob, Intruder Station
 	Server               *netnstest.Space
 	hub                  *netnstest.Space
-	line                 *pppoeClient // Alice's; nil: she is on none
-	*Process                          // the gateway's
+	line                 *pppoeClient // Alice's PPPoE session; nil: she has none
+	*Process                          // the gateway's, through which tests call the data path's methods
 }
 
 // NewWorld creates a network and opens the data path in it; both end with the test.
@@ -76,7 +76,7 @@ func NewWorld(t testing.TB, p Path, s Shape) *World {
 		hub.Hub(t)
 	}
 	if s.Switch {
-		hub.Run(t, netnstest.Plain)
+		hub.Run(t, netnstest.Plain) // no netfilter on the hub's bridge
 	}
 	w.Router.Quiet(t)
 	w.Router.Set(t, "ipv4/ip_forward", "1")
@@ -85,13 +85,16 @@ func NewWorld(t testing.TB, p Path, s Shape) *World {
 	w.linkLAN(t)
 	w.linkWAN(t)
 	w.Alice, w.Bob, w.Intruder = w.station(t, 10), w.station(t, 11), w.station(t, 66)
-	if s.Bare {
+	if s.Bare { // no offloads on any interface but lo and the bridges
 		for _, space := range []*netnstest.Space{w.Router, w.Server, w.Alice.Space, w.Bob.Space, w.Intruder.Space, hub} {
 			space.Run(t, `for l in $(ip -br link | grep -v -w -e lo -e br0 -e sink. | sed 's/[@ ].*//'); do ethtool -K $l tx off tso off gso off gro off; done`)
 		}
 	}
 	w.Process = &Process{router: w.Router, path: p, orders: Orders{netip.PrefixFrom(Gateway, w.prefix.Bits()),
-		pinDir(w.Router), lanLink, s.Learn, s.Welcome, s.PPPoE}}
+		pinDir(w.Router), lanLink, s.Learn, s.Welcome, s.PPPoE, s.IPv6}}
+	if s.IPv6 {
+		w.enable6(t)
+	}
 	if s.PPPoE {
 		w.Alice.Session = aliceSession
 		w.line = newPPPoEClient(t, w.Alice)
@@ -126,7 +129,7 @@ func (w *World) linkLAN(t testing.TB) {
 	switch w.place {
 	case netnstest.Direct:
 		w.hub.Enable(t, "lan")
-	case netnstest.OnGateway: // whose second port leads to nobody
+	case netnstest.OnGateway: // no client is behind the bridge's second port
 		w.hub.Enable(t, "aside")
 		fallthrough
 	default:
@@ -135,10 +138,11 @@ func (w *World) linkLAN(t testing.TB) {
 	w.Router.AwaitUp(t, lanLink)
 }
 
-// seesBridged reports whether frames between clients are judged here, and those that come as one counted by the MTU.
+// seesBridged reports whether the data path judges frames between clients and counts aggregated packets as the packets
+// into which they are split: Promises.SeesBridged, where clients are on a bridge of the gateway's machine.
 func (w *World) seesBridged() bool { return w.path.SeesBridged && w.place == netnstest.OnGateway }
 
-// lanLinks are the gateway's interfaces on the LAN's side, ports first.
+// lanLinks returns the gateway's interfaces on the LAN's side, a bridge's ports before the bridge.
 func (w *World) lanLinks() string {
 	if w.place == netnstest.OnGateway {
 		return "port0 port1 lan0"
@@ -157,14 +161,14 @@ func (w *World) linkWAN(t testing.TB) {
 	w.Router.AwaitUp(t, wanLink)
 }
 
-// tid identifies a namespace for ip(8).
+// tid returns the ID of a thread in a namespace, by which ip(8) finds the namespace.
 func tid(s *netnstest.Space) string { return fmt.Sprint(s.TID()) }
 
 // pinDir is a folder for this network alone.
 func pinDir(router *netnstest.Space) string { return "/sys/fs/bpf/" + tid(router) }
 
-// uplink links the gateway to one more host, 10.9.0.2, which routes by it; mac is of the host's end. The gateway's end
-// has 10.9.0.1.
+// uplink links the gateway to one more host, 10.9.0.2, whose default route leads to the gateway. name is the gateway's
+// interface, which has 10.9.0.1. mac is of the host's interface, t0; nil: any.
 func (w *World) uplink(t testing.TB, name string, mac net.HardwareAddr) *netnstest.Space {
 	t.Helper()
 	host := netnstest.NewSpace(t)
@@ -203,7 +207,7 @@ func (w *World) station(t testing.TB, n byte) Station {
 	s.Quiet(t)
 	end := netnstest.End{Name: clientLink, MAC: hw(s.MAC)}
 	port := fmt.Sprintf("c%d", n)
-	if w.place == netnstest.Direct { // one of several at the one link
+	if w.place == netnstest.Direct { // each client has a macvlan on the same link
 		w.hub.Macvlan(t, "lan", s.Space, end)
 	} else {
 		w.hub.Veth(t, netnstest.End{Name: port}, s.Space, end)
@@ -232,7 +236,7 @@ func (s Station) client(edits ...func(*datapath.Client)) datapath.Client {
 // admitted makes an entry that of an admitted client.
 func admitted(c *datapath.Client) { c.Admitted = true }
 
-// lease sets stations as known clients; admit also admits them.
+// lease makes stations known clients, as a lease does, which are not admitted.
 func (w *World) lease(t testing.TB, stations ...Station) {
 	t.Helper()
 	for _, s := range stations {
@@ -240,7 +244,7 @@ func (w *World) lease(t testing.TB, stations ...Station) {
 	}
 }
 
-// Clients that a path cannot admit, because they are not on PPPoE, are known only.
+// admit makes stations admitted clients. Where the path cannot admit one because it is not on PPPoE, it is only known.
 func (w *World) admit(t testing.TB, stations ...Station) {
 	t.Helper()
 	for _, s := range stations {

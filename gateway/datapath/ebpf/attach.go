@@ -1,3 +1,7 @@
+// Attaching the programs to the interfaces, and removing all that a data path has in the kernel. The programs are those
+// of gateway.bpf.c: lan_in and wan_in see packets that come from the LAN and the WAN, and lan_out sees packets that go
+// to the LAN.
+
 package ebpf
 
 import (
@@ -31,16 +35,31 @@ type hook struct {
 // hooks lists the programs' attachment points: ingress first, so that no packet is forwarded without having been
 // judged.
 func (d *Datapath) hooks(lan, wan *net.Interface) []hook {
-	return []hook{{"lan_in", lan, d.objs.LanIn, false}, {"lan_out", lan, d.objs.LanOut, true},
-		{"wan_in", wan, d.objs.WanIn, false}}
+	atWAN := hook{"wan_in", wan, d.objs.WanIn, false}
+	if d.split != nil {
+		atWAN = hook{splitHook, wan, d.split.objs.WanSplit, false}
+	}
+	return []hook{{"lan_in", lan, d.objs.LanIn, false}, {"lan_out", lan, d.objs.LanOut, true}, atWAN}
+}
+
+// pinDir is the folder of a hook's pin.
+func (d *Datapath) pinDir(h hook) string {
+	if h.name == splitHook {
+		return d.split.dir
+	}
+	return d.cfg.PinDir
 }
 
 // attach attaches a program. It replaces a former daemon's program in one step: each packet meets the old or the new
 // one. The link is nil on kernels before 6.6; with an error it may be one that could not be pinned.
 func (d *Datapath) attach(h hook) (l link.Link, err error) {
 	err = ebpf.ErrNotSupported
+	if h.name == splitHook { // all its networks' daemons look after it
+		d.split.mu.Lock()
+		defer d.split.mu.Unlock()
+	}
 	if !d.cfg.clsact {
-		l, err = h.tcx(d.cfg.PinDir)
+		l, err = h.tcx(d.pinDir(h))
 	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		err = h.clsact(d.cfg.PinDir)
@@ -248,10 +267,11 @@ func (h hook) restore(dir string) error {
 // Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
 	err := freezeDaemon(cfg.PinDir)
-	if e := closeLAN(cfg.lan()); e != nil { // without programs and guard the machine would forward for everybody
+	if e := cfg.closeLAN(); e != nil { // without programs and guard the machine would forward for everybody
 		return errors.Join(err, e)
 	}
 	err = errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_cut_in")))
+	err = errors.Join(err, leaveSplit(cfg.Shared, cfg.lan()))
 	for _, name := range []string{cfg.lan(), cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {
@@ -274,15 +294,22 @@ func Remove(cfg Config) error {
 		removeCutter(cfg.lan())); err != nil {
 		return err
 	}
+	if cfg.StayClosed {
+		return nil
+	}
 	return guard.Remove(cfg.lan())
 }
 
 // closeLAN has the guard let nothing pass until it is removed last, or where that fails.
-func closeLAN(lan string) error {
-	if !guard.IsShut(lan) {
+func (c *Config) closeLAN() error {
+	g := guard.Guard{LAN: c.lan()}
+	if c.StayClosed {
+		return g.Renew()
+	}
+	if !guard.IsShut(c.lan()) {
 		return nil
 	}
-	return guard.Guard{LAN: lan}.Know()
+	return g.Know()
 }
 
 // noInterface reports whether an error means that the interface is gone.

@@ -1,3 +1,5 @@
+// Which programs are attached at the interfaces, gatewayd's own and those of others.
+
 package ebpf
 
 import (

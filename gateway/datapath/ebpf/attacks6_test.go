@@ -31,7 +31,8 @@ const (
 	hopByHop, routing, fragmented, dstOptions, in6 = 0, 43, 44, 60, 41
 )
 
-// packet6 is a packet by IPv6 from a MAC address, of a protocol. Programs do not check its sums, but its lengths.
+// packet6 returns a frame with an IPv6 packet of a protocol. Its checksums are wrong, because the programs check only
+// its lengths.
 func packet6(mac datapath.MAC, from, to netip.Addr, protocol byte, payload ...byte) []byte {
 	head := []byte{0x60, 0, 0, 0, byte(len(payload) >> 8), byte(len(payload)), protocol, 255}
 	dst := lanMAC
@@ -41,14 +42,14 @@ func packet6(mac datapath.MAC, from, to netip.Addr, protocol byte, payload ...by
 	return bytes.Join([][]byte{dst[:], mac[:], {0x86, 0xdd}, head, from.AsSlice(), to.AsSlice(), payload}, nil)
 }
 
-// datagram is the ports of UDP, and of TCP with a segment's other fields.
+// datagram returns a transport header with ports, of TCP's length and fit for UDP too.
 func datagram(source, dest uint16) []byte {
 	b := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, source), dest)
 	return append(b, 0, 28, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 }
 
-// extension is an extension header before what follows it, whose protocol is next: of options with padding alone, of
-// routing of type 0 with one address left, or of the first fragment of several.
+// extension returns an extension header and what follows it, whose protocol is next. The header has options with
+// padding alone, or is a routing header of type 0 with one address left, or that of the first fragment of several.
 func extension(kind, next byte, follows []byte) []byte {
 	h := []byte{next, 0, 1, 4, 0, 0, 0, 0}
 	switch kind {
@@ -60,23 +61,23 @@ func extension(kind, next byte, follows []byte) []byte {
 	return append(h, follows...)
 }
 
-// wholeFragment is a fragment that is whole (RFC 6946).
+// wholeFragment returns a fragment header, and what follows it, of a packet in a single fragment (RFC 6946).
 func wholeFragment(next byte, follows []byte) []byte {
 	return append([]byte{next, 0, 0, 0, 0, 0, 0, 7}, follows...)
 }
 
-// nd is a message of neighbour discovery about an address.
+// nd returns a message of neighbour discovery about an address.
 func nd(kind byte, target netip.Addr) []byte {
 	return append([]byte{kind, 0, 0, 0, 0x20, 0, 0, 0}, target.AsSlice()...)
 }
 
-// unreachable6 is an ICMPv6 error about a packet of TCP.
+// unreachable6 returns an ICMPv6 error about a packet of TCP.
 func unreachable6(from, to netip.Addr, source, dest uint16) []byte {
 	quoted := packet6(aliceMAC, from, to, unix.IPPROTO_TCP, datagram(source, dest)...)[14:]
 	return append([]byte{1, 3, 0, 0, 0, 0, 0, 0}, quoted...)
 }
 
-// attack6 is a frame, and what becomes of it: the verdict, and as what it is counted.
+// attack6 is a frame, and what becomes of it: the verdict, and the counter that counts it.
 type attack6 struct {
 	frame []byte
 	want  string
@@ -84,7 +85,7 @@ type attack6 struct {
 
 const tcpP, udpP, icmpP = unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6
 
-// forgeries6 are packets whose sender is not who it says.
+// forgeries6 returns packets with a false sender.
 func forgeries6(netip.Addr) map[string]attack6 {
 	web := datagram(40000, 443)
 	from := func(mac datapath.MAC, a netip.Addr) []byte { return packet6(mac, a, server6, tcpP, web...) }
@@ -116,7 +117,8 @@ func forgeries6(netip.Addr) map[string]attack6 {
 	}
 }
 
-// layers6 are packets whose headers hide what they are. local is the gateway's link-local address. Long: a table.
+// layers6 returns packets that try to hide by extension headers what they are. local is the gateway's link-local
+// address. Long: a table.
 func layers6(local netip.Addr) map[string]attack6 {
 	dns, web := datagram(40000, 53), datagram(40000, 443)
 	up := func(mac datapath.MAC, from, to netip.Addr) func(byte, ...byte) []byte {
@@ -138,6 +140,8 @@ func layers6(local netip.Addr) map[string]attack6 {
 		"DNS, before login":         {bobs(udpP, dns...), "ok local"},
 		"portal, before login":      {bobs(tcpP, datagram(40000, 8080)...), "ok local"},
 		"portal, by link-local":     {packet6(bobMAC, bobLocal, local, tcpP, datagram(40000, 8080)...), "ok local"},
+		"DNS, by link-local":        {packet6(bobMAC, bobLocal, gateway6, udpP, dns...), "ok local"},
+		"DNS of a client, the same": {packet6(bobMAC, bobLocal, alice6, udpP, dns...), "shot blocked"},
 		"ssh, before login":         {bobs(tcpP, datagram(40000, 22)...), "redirect rejected"},
 		"HTTPS, before login":       {b(tcpP, web...), "redirect rejected"},
 		"QUIC, before login":        {b(udpP, web...), "redirect rejected"},
@@ -169,7 +173,8 @@ func layers6(local netip.Addr) map[string]attack6 {
 	return all
 }
 
-// unasked6 are packets from the WAN, once alice has asked server6's port 443 from port 40000.
+// unasked6 returns packets from the WAN to a client that has sent one packet, alice6, from port 40000 to server6's port
+// 443.
 func unasked6(netip.Addr) map[string]attack6 {
 	other := server6.Next()
 	back := func(from netip.Addr, protocol byte, b ...byte) []byte {
@@ -207,7 +212,7 @@ func unasked6(netip.Addr) map[string]attack6 {
 	}
 }
 
-// TestIPv6Attacks: what becomes of packets that forge, hide or were not asked for, and as what they are counted.
+// TestIPv6Attacks: each table of attacks says what the programs do with its packets, and how they count them.
 func TestIPv6Attacks(t *testing.T) {
 	n := newNetwork6(t)
 	for _, a := range []netip.Addr{server6, garden6, garden6.Next()} {
@@ -215,13 +220,13 @@ func TestIPv6Attacks(t *testing.T) {
 	}
 	d := n.open6(t)
 	d.redirecting6(t)
-	run(t, "ip -n $client link set c0 down", n.env()...) // whose own packets would be counted too
+	run(t, "ip -n $client link set c0 down", n.env()...) // the client's own packets would be counted too
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice, aliceLocal, alice6}, MAC: aliceMAC, Admitted: true}))
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob, bobLocal, bob6}, MAC: bobMAC}))
 	must(t, d.Open(netip.PrefixFrom(garden6, 128), time.Now().Add(time.Hour)))
 	d.try(t, d.objs.LanIn, index(t, n.lan), packet6(aliceMAC, alice6, server6, tcpP, datagram(40000, 443)...))
 	verdicts := map[uint32]string{ok: "ok", shot: "shot", redirect: "redirect"}
-	// what is unasked comes first: the others ask
+	// Unasked packets come first, because the others open connections.
 	for _, table := range []func(netip.Addr) map[string]attack6{unasked6, forgeries6, layers6} {
 		for row, c := range table(linkLocalOf(t, n.lan)) {
 			t.Run(row, func(t *testing.T) {
@@ -232,7 +237,7 @@ func TestIPv6Attacks(t *testing.T) {
 				before := d.packets(t)
 				verdict, _, _ := d.try(t, prog, index(t, dev), c.frame)
 				if got := change(before, d.packets(t)); c.want == "redirect forwarded" && got["stack"] == 1 {
-					before = d.packets(t) // the hop is asked for again each second, and that packet is the stack's
+					before = d.packets(t) // each second one packet goes to the stack, which refreshes the next hop
 					verdict, _, _ = d.try(t, prog, index(t, dev), c.frame)
 				}
 				words := strings.Fields(c.want)
@@ -248,7 +253,7 @@ func TestIPv6Attacks(t *testing.T) {
 	}
 }
 
-// linkLocalOf is an interface's link-local address.
+// linkLocalOf returns an interface's link-local address.
 func linkLocalOf(t *testing.T, name string) netip.Addr {
 	t.Helper()
 	dev, err := net.InterfaceByName(name)
@@ -264,7 +269,7 @@ func linkLocalOf(t *testing.T, name string) netip.Addr {
 	return netip.Addr{}
 }
 
-// TestIPv6SharesLimits: quota and rate of a client hold for the sum of its families: where one family's packets have
+// TestIPv6SharesLimits: a client's quota and rate apply to the sum of IPv4 and IPv6: when one family's packets have
 // used them up, none of the other's passes.
 func TestIPv6SharesLimits(t *testing.T) {
 	n := newNetwork6(t)
@@ -273,7 +278,7 @@ func TestIPv6SharesLimits(t *testing.T) {
 	d := n.open6(t)
 	d.redirecting6(t)
 	lan := index(t, n.lan)
-	long := append(datagram(40000, 443), make([]byte, 60)...) // as long as the other is
+	long := append(datagram(40000, 443), make([]byte, 60)...) // as long as the IPv4 packet
 	families := [][]byte{udp(443), packet6(aliceMAC, alice6, server6, udpP, long...)}
 	c := datapath.Client{Addrs: []netip.Addr{alice, alice6}, MAC: aliceMAC, Admitted: true}
 	most := func(frame []byte) (passed int) { // how many pass until 50 in a row do not
@@ -287,7 +292,7 @@ func TestIPv6SharesLimits(t *testing.T) {
 	for i, reason := range []string{"quota", "quota", "rate"} {
 		c.Limits = datapath.Limits{}
 		must(t, d.Set(c))
-		for _, frame := range families { // asks for the hops
+		for _, frame := range families { // the next hops are now cached
 			d.try(t, d.objs.LanIn, lan, frame)
 		}
 		c.Limits.TotalBytes = counters(t, d, alice).UpBytes + 2000

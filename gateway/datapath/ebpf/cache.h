@@ -64,7 +64,7 @@ static __always_inline void write_key(struct flow_key *k, const struct iphdr *ip
 	__builtin_memcpy(&k->protocol, &kind, sizeof(kind));
 }
 
-/* key_of describes a packet that the cache may have; it returns 0 for what is the stack's.
+/* key_of writes the key of a packet's flow to k; it returns 0 if the stack must handle the packet.
  * Connection tracking follows TCP's SYN, FIN and RST: with these a flow's entries end. */
 static __always_inline int key_of(const struct iphdr *ip, const void *end, enum side side,
 	struct flow_key *k)
@@ -87,7 +87,7 @@ static __always_inline int key_of(const struct iphdr *ip, const void *end, enum 
 	return tcp->doff >= 5 && (!ip->tot_len || sizeof(*ip) + tcp->doff * 4 <= bpf_ntohs(ip->tot_len));
 }
 
-/* copy_path copies an entry, each word read once; 0: it is not whole. */
+/* copy_path copies the entry of a key, each word read once; 0: another CPU was writing it. */
 static __always_inline int copy_path(const struct flow_key *k, const struct flow_path *from,
 	struct flow_path *to)
 {
@@ -122,7 +122,7 @@ static __always_inline int is_answer_awaited(struct flow_key *k, const struct fl
 	return answer && answer->answers == ANSWER;
 }
 
-/* find_path finds the way of a packet's flow, if the packet may take it; 0: the stack's. */
+/* find_path copies to p the entry by which the cache may forward a packet; 0: the stack must. */
 static __always_inline int find_path(struct __sk_buff *skb, const struct iphdr *ip, const void *end,
 	enum side side, __u64 now, struct flow_path *p)
 {
@@ -153,7 +153,7 @@ static __always_inline int lacks_ports(__u16 was, __u16 is, __u16 addresses)
 	return fold((__u64)is + (__u16)~was) != addresses;
 }
 
-/* send_by_path sends a packet its flow's way, to a MAC address. */
+/* send_by_path forwards a packet as its flow's entry says, to a MAC address. */
 static __always_inline int send_by_path(struct __sk_buff *skb, const struct flow_path *p,
 	const void *to, __u32 ifindex)
 {
@@ -202,7 +202,7 @@ static __always_inline int send_by_path(struct __sk_buff *skb, const struct flow
 	return readdress(skb, eth, ip, to, p->smac, ifindex);
 }
 
-/* add_to_tally counts a packet that takes its flow's way. */
+/* add_to_tally counts a packet that the cache forwards, for the log of connections (tally.h). */
 static __always_inline void add_to_tally(const struct flow_path *p, struct wire w, enum side side)
 {
 	__u32 at = p->tally;

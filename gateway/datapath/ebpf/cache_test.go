@@ -1,3 +1,8 @@
+// Tests of the program that forwards a packet by an entry of the cache of flows, which the test writes itself.
+// newNetwork makes a LAN with alice and bob and a WAN with a server, and open starts a data path between them
+// (main_test.go). tcp and udp make a frame from alice to the server, changed by edits; try runs one program over a
+// frame, and packets and change tell which counts grew (programs_test.go).
+
 package ebpf
 
 import (
@@ -14,7 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// sum is sum_of in flow.h.
+// sum computes the checksum of a cache entry, as sum_of in flow.h.
 func sum(k gatewayFlowKey, p gatewayFlowPath) uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	halves := unsafe.Slice((*uint64)(unsafe.Pointer(&k)), 2)
@@ -25,7 +30,7 @@ func sum(k gatewayFlowKey, p gatewayFlowPath) uint64 {
 	return out
 }
 
-// port is a port in network order.
+// port returns a port in network order.
 func port(n uint16) uint16 { return n<<8 | n>>8 }
 
 // diff computes a difference of checksums like bpf_csum_diff, of words in network order.
@@ -40,12 +45,12 @@ func diff(from, to []uint32) uint32 {
 	return uint32(s)
 }
 
-// TestCached is what becomes of packets with an entry in the cache: alice's from port 40000 to the server's port
-// 443 leave from port 5000 of the WAN's address. Long: most lines are the table of cases.
+// TestCached: what becomes of packets that have an entry in the cache of flows. By the entry, alice's packets from port
+// 40000 to the server's port 443 leave from port 5000 of the WAN's address. Long: most lines are the table of cases.
 func TestCached(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, func(c *Config) { c.FlowCache = FlowCacheAlways })
-	d.stop() // which would end the cache: there are no rules
+	d.stop() // the daemon would end the cache, because there are no rules
 	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = 0 }))
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	const generation = 7
@@ -188,7 +193,7 @@ func TestCached(t *testing.T) {
 	})
 }
 
-// addressesOf are a packet's addresses and ports.
+// addressesOf returns a packet's addresses and ports: the source's and the destination's.
 func addressesOf(ip *layers.IPv4, l4 *layers.TCP) [2]netip.AddrPort {
 	src, _ := netip.AddrFromSlice(ip.SrcIP)
 	dst, _ := netip.AddrFromSlice(ip.DstIP)

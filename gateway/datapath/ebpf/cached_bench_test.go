@@ -1,3 +1,7 @@
+// A benchmark of the program that forwards a packet by the cache of flows. newNetwork makes a LAN with alice and bob
+// and a WAN with a server, and open starts a data path between them (main_test.go). sum, diff and port make an entry of
+// the cache (cache_test.go).
+
 package ebpf
 
 import (
@@ -10,12 +14,13 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// BenchmarkCached is what a packet of a cached and translated flow costs at tc, without the kernel around it. Two flows
-// that become each other take turns, because the kernel runs a program again over what the last run left.
+// BenchmarkCached measures the program's time for a packet of a cached and translated flow, without the kernel's time
+// around it. The kernel runs a program again over the packet that the last run left, so two flows take turns, each of
+// which is translated into the other.
 func BenchmarkCached(b *testing.B) {
 	n := newNetwork(b)
 	d := n.open(b, func(c *Config) { c.FlowCache = FlowCacheAlways })
-	d.stop() // which would end the cache: there are no rules
+	d.stop() // the daemon would end the cache, because there are no rules
 	must(b, d.set(func(s *gatewaySettings) { s.RedirectUntil = 0 }))
 	const generation, repeat = 7, 250 // as often as the TTL allows
 	must(b, d.objs.FlowSettings.Put(uint32(0), gatewayFlowSettings{Until: now() + 3600e9, Generation: generation}))

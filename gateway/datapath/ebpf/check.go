@@ -1,3 +1,5 @@
+// What Open needs of the machine, checked beforehand for "gatewayd check-config".
+
 package ebpf
 
 import (

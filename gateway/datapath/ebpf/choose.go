@@ -1,3 +1,6 @@
+// The choice of how packets of admitted clients are forwarded: redirected by the programs, by the cache of flows
+// (flows.go), or by the kernel's stack. The programs read the choice from their settings.
+
 package ebpf
 
 import (
@@ -31,6 +34,9 @@ type reasons struct {
 
 	ruled    bool           // connections are tracked: netfilter has rules, which can be read, or the log has one
 	variance stack.Variance // how they decide about packets one by one
+
+	ruled6    bool // the same for IPv6; not where connections are logged, whose packets the stack counts
+	variance6 stack.Variance
 }
 
 // first returns the reason to name.
@@ -49,7 +55,7 @@ func (r reasons) first(f Forward) string {
 	return ""
 }
 
-// first6 returns the reason to name for IPv6, of which no flows are cached.
+// first6 returns the reason to name for IPv6.
 func (r reasons) first6(f Forward) string {
 	r.rules, r.routing = r.rules6, r.routing6
 	return r.first(f)
@@ -66,16 +72,19 @@ func (d *Datapath) choose(judge ...func(*reasons)) {
 	if d.reasons.programs != "" && d.reasons.programs != before.programs {
 		d.cfg.Log.Warn("the stack forwards, because redirected packets might miss programs at tc", "why", d.reasons.programs)
 	}
-	d.forward6(d.reasons.first6(d.cfg.Forward))
-	reason := d.reasons.first(d.cfg.Forward)
+	reason, reason6 := d.reasons.first(d.cfg.Forward), d.reasons.first6(d.cfg.Forward)
+	d.forward6(reason6)
 	if err := d.forward(reason); err != nil {
 		d.cfg.Log.Error("choosing who forwards", "redirect", reason == "", "why", reason, "err", err)
 	}
+	why, why6 := redirecting, redirecting
 	if reason != "" {
-		d.cache(d.uncached(d.reasons))
-	} else {
-		d.cache(redirecting)
+		why = d.uncached(d.reasons, d.reasons.ruled, d.reasons.variance)
 	}
+	if reason6 != "" {
+		why6 = d.uncached6(d.reasons)
+	}
+	d.cache(why, why6)
 }
 
 const redirecting = "packets are redirected"
@@ -83,14 +92,8 @@ const redirecting = "packets are redirected"
 // judgeRules reads netfilter's rules and IPsec's policies.
 func (d *Datapath) judgeRules(r *reasons) {
 	names, err := stack.Rules(guarding, d.lan.Name, d.wan.Name)
-	r.ruled, r.variance = err == nil && (len(names) > 0 || d.cfg.Flows), stack.Variance{Marks: true}
-	if r.ruled && d.cfg.FlowCache == FlowCacheAuto {
-		var e error
-		if r.variance, e = stack.ReadVariance(
-			guarding, stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index}); e != nil {
-			r.variance.Established = "netfilter's rules cannot be read: " + e.Error()
-		}
-	}
+	r.ruled = err == nil && (len(names) > 0 || d.cfg.Flows)
+	r.variance = d.readVariance(unix.NFPROTO_IPV4, r.ruled)
 	switch {
 	case d.cfg.Flows:
 		r.rules = "clients' connections are logged (flowlog.enabled)"
@@ -105,6 +108,19 @@ func (d *Datapath) judgeRules(r *reasons) {
 	if r.policies, err = stack.Policies(); err != nil {
 		r.policies = err.Error()
 	}
+}
+
+// readVariance reads how the rules decide about packets of a family one by one, if they are read for the cache.
+func (d *Datapath) readVariance(family uint8, ruled bool) stack.Variance {
+	if !ruled || d.cfg.FlowCache != FlowCacheAuto {
+		return stack.Variance{Marks: true}
+	}
+	v, err := stack.ReadVariance(family, guarding,
+		stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index})
+	if err != nil {
+		v.Established = "netfilter's rules cannot be read: " + err.Error()
+	}
+	return v
 }
 
 // judgeRouting reads routing rules, routes and links.
@@ -216,7 +232,8 @@ func (d *Datapath) renew() {
 // cached. It is called before a stamp is replaced. mu is held.
 func (d *Datapath) noteLapse() {
 	if d.stackReason == "" && d.settings.RedirectUntil <= now() ||
-		d.flowSettings.Until != 0 && d.flowSettings.Until <= now() {
+		d.flowSettings.Until != 0 && d.flowSettings.Until <= now() ||
+		d.flowSettings6.Until != 0 && d.flowSettings6.Until <= now() {
 		d.stampLapsed = true
 	}
 }

@@ -1,3 +1,7 @@
+// Tests of the choice between redirecting packets and leaving them to the stack (choose.go). newNetwork makes a LAN
+// with alice and bob and a WAN with a server, and open starts a data path between them (main_test.go). becomes waits
+// until a data path names a way of forwarding.
+
 package ebpf
 
 import (
@@ -20,8 +24,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestForeignProgramsAfterOurs: programs of others that come after ours at tc, by either way of attaching, see every
-// packet of admitted clients, and the status names them. Long: each step needs the state that the one before left.
+// TestForeignProgramsAfterOurs: programs of others that are attached after gatewayd's at tc, in either way of
+// attaching, see every packet of admitted clients, and the status names them. Long: each step needs the state that the
+// one before left.
 func TestForeignProgramsAfterOurs(t *testing.T) {
 	for _, p := range paths() {
 		if p.Name != "auto" && p.Name != "clsact" {
@@ -42,7 +47,7 @@ func TestForeignProgramsAfterOurs(t *testing.T) {
 			for name, attach := range map[string]func(dev int, other *ebpf.Program) (remove func() error, err error){
 				"tcx": atTail, "a filter": byFilter} {
 				if name == "tcx" && (p.Name == "clsact" || !netnstest.HasTCX()) {
-					continue // beside clsact, what is at tcx comes first
+					continue // programs at tcx come before those at clsact
 				}
 				other, seen := counting(t)
 				var undo []func() error
@@ -100,7 +105,7 @@ func TestForeignProgramsBetweenChecks(t *testing.T) {
 	must(t, remove())
 	is("gone before the check", "redirect")
 
-	// Attached without a bpf_link, a program that leaves and returns has the same numbers as before.
+	// A program that is attached without a bpf_link has the same IDs when it is attached again.
 	at := link.RawAttachProgramOptions{
 		Target: int(index(t, n.wan)), Program: other, Attach: ebpf.AttachTCXIngress, Anchor: link.Tail()}
 	must(t, link.RawAttachProgram(at))
@@ -136,7 +141,7 @@ func TestUnchangedProgramsCheckedOnce(t *testing.T) {
 	}
 }
 
-// becomes waits for a way of forwarding and its reason.
+// becomes waits until the data path names a way of forwarding, with a reason that contains a text.
 func becomes(t *testing.T, w *datapathtest.World, word, reason string) {
 	t.Helper()
 	netnstest.Await(t, word, func() error {
@@ -199,9 +204,9 @@ func TestStamp(t *testing.T) {
 	n.neighbour(t)
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
-	d.stop() // which ends the stamp's renewal
+	d.stop() // ends the stamp's renewal
 	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() + 1e9*3600 }))
-	d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443)) // fills the cache
+	d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443)) // the next hop is now cached
 	run := func() (up, back uint32) {
 		up, _, _ = d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443))
 		back, _, _ = d.try(t, d.objs.WanIn, index(t, n.wan), tcp(40000, source(443), down))
@@ -216,8 +221,9 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// TestStampAfterPausedDaemon: a daemon that did not run for longer than the stamp lasts, and missed the messages about
-// a rule meanwhile, or reads them first, redirects nothing past the rule, and says that it did not run.
+// TestStampAfterPausedDaemon: a daemon did not run for longer than the stamp lasts, while a rule was added. Whether it
+// misses the messages about the rule or reads them, no packet is redirected past the rule, and it says that it did not
+// run.
 func TestStampAfterPausedDaemon(t *testing.T) {
 	n := newNetwork(t)
 	for _, heard := range []bool{false, true} {
@@ -248,8 +254,8 @@ func TestStampAfterPausedDaemon(t *testing.T) {
 	}
 }
 
-// TestDaemonAfterPartialDetach: a detach that ends early leaves a daemon that puts nothing back, and says so in log and
-// status.
+// TestDaemonAfterPartialDetach: after a detach that ended early, a running daemon restores nothing, and says so in log
+// and status.
 func TestDaemonAfterPartialDetach(t *testing.T) {
 	n := newNetwork(t)
 	var logs logtest.Log
@@ -261,7 +267,7 @@ func TestDaemonAfterPartialDetach(t *testing.T) {
 		}
 		return nil
 	})
-	for range 3 { // the watcher looks again
+	for range 3 { // after further checks
 		d.lookNow <- struct{}{}
 	}
 	if n := logs.Count("puts nothing back"); n != 1 || !strings.Contains(logs.String(), "level=ERROR") {

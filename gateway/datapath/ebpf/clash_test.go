@@ -1,3 +1,7 @@
+// Helpers for connections whose source ports the kernel had to change, because two connections clashed, and their test.
+// twins are two gateways between wires, one with the cache of flows and one without, to which a test sends the same
+// frames (twins_test.go). A flow is a connection that makes its packets with fromClient and fromPeer (flow_test.go).
+
 package ebpf
 
 import (
@@ -22,7 +26,8 @@ type tuple struct {
 
 func (t tuple) String() string { return fmt.Sprintf("%v to %v (%d)", t.from, t.to, t.protocol) }
 
-// connections lists those that a namespace tracks: the answers' tuple by that of the packets that began.
+// connections lists the connections that a namespace tracks: the tuple of the answers by the tuple of the packets that
+// began.
 func connections(t testing.TB, s *netnstest.Space) map[tuple]tuple {
 	t.Helper()
 	at := func(ip net.IP, port uint16) endpoint {
@@ -41,15 +46,16 @@ func connections(t testing.TB, s *netnstest.Space) map[tuple]tuple {
 // clashingConn is a connection whose source port the kernel had to change, because another connection had the same one.
 type clashingConn struct {
 	began tuple
-	port  uint16 // drawn
-	// other is how a connection began whose packets could not be told from the answers to this one, had it kept its port.
+	port  uint16 // that the kernel drew
+	// other is the tuple by which another connection began. Its packets could not be told from the answers to this one, if
+	// this one had kept its port.
 	other tuple
 }
 
-// clash finds the connection of a frame that left, and the one that it would clash with had it kept its port. Where the
-// answers to a new connection could not be told from packets of another one, the kernel draws a source port: from 1 to
-// 511 for ports below 512, 600 to 1023 below 1024, else from 1024 on (Linux, net/netfilter/nf_nat_core.c). Two gateways
-// draw different ones.
+// clash finds the connection of a frame that left, and the connection with which it would clash if it had kept its
+// port. Where the answers to a new connection could not be told from packets of another one, the kernel draws a source
+// port at random: from 1 to 511 for ports below 512, 600 to 1023 below 1024, else from 1024 on (Linux,
+// net/netfilter/nf_nat_core.c). Two gateways draw different ones.
 func clash(all map[tuple]tuple, frame []byte) (c clashingConn, found bool) {
 	from, to := ends(frame)
 	for began, answer := range all {
@@ -70,9 +76,9 @@ func clash(all map[tuple]tuple, frame []byte) (c clashingConn, found bool) {
 	return c, false
 }
 
-// drewPorts reports whether frames of two gateways, with and without the cache of flows, differ in nothing but source
+// drewPorts reports whether the frames of two gateways, with and without the cache of flows, differ only in source
 // ports that their kernels drew. It looks for the clash when a flow's ports first differ, and keeps the ports in
-// tw.drawn, because the other connection may end first. tw.apart: ports differed.
+// tw.drawn, because the other connection may end first. It sets tw.apart if ports differed.
 func (tw *twins) drewPorts(t testing.TB, cached, plain [][]byte) bool {
 	t.Helper()
 	if len(cached) != len(plain) {
@@ -81,7 +87,7 @@ func (tw *twins) drewPorts(t testing.TB, cached, plain [][]byte) bool {
 	var known [2]map[tuple]tuple
 	for i, a := range cached {
 		b := plain[i]
-		if bytes.Equal(own(a), own(b)) {
+		if bytes.Equal(withoutOwnChoices(a), withoutOwnChoices(b)) {
 			continue
 		}
 		if !equalButForSource(a, b) {
@@ -109,14 +115,15 @@ func (tw *twins) drewPorts(t testing.TB, cached, plain [][]byte) bool {
 	return true
 }
 
-// equalButForSource reports whether two packets of TCP or UDP are equal but for their source ports, with sums that
-// fit.
+// equalButForSource reports whether two packets of TCP or UDP have right checksums and are equal, except for their
+// source ports.
 func equalButForSource(a, b []byte) bool {
 	x := withoutSource(a)
 	return x != nil && bytes.Equal(x, withoutSource(b))
 }
 
-// withoutSource is a whole packet of TCP or UDP without its source port and its checksum, which fits; otherwise nil.
+// withoutSource returns a packet of TCP or UDP without its source port and checksum; nil if it is not whole or its
+// checksum is wrong.
 func withoutSource(frame []byte) []byte {
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
 	ip, sum := p.NetworkLayer(), 0
@@ -153,7 +160,7 @@ chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto u
 	}
 	rules("round1", "udp dport 53 notrack")
 	var flows []*flow
-	for n := range uint16(4) { // all of them draw the same in one of 511 to the fourth
+	for n := range uint16(4) { // that both kernels draw the same port for all four is next to impossible
 		f := &flow{udp: true, up: true, oneWay: true, client: netip.AddrPortFrom(alice, 45000+n),
 			wanted: netip.MustParseAddrPort("198.51.100.9:53")}
 		if !f.shake(t, tw) || f.seen != f.client {

@@ -1,3 +1,6 @@
+// The clients in the programs' maps (maps.h): their entries, limits and counters, and the walled garden. slots.go says
+// in which table an address is.
+
 package ebpf
 
 import (
@@ -7,6 +10,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -35,6 +39,10 @@ func (d *Datapath) Set(c datapath.Client) error {
 	if err != nil {
 		return err
 	}
+	networks, networks6, err := d.splitNetworks(c.Routes)
+	if err != nil {
+		return err
+	}
 	if len(c.Addrs) == 0 {
 		return errors.New("a client without an address")
 	}
@@ -48,14 +56,14 @@ func (d *Datapath) Set(c datapath.Client) error {
 		return fmt.Errorf("setting the client %s: %w", id, err)
 	}
 	d.shape(slot, shapedRates(c))
-	fresh, err := d.enterNetworks(places, first, c)
+	fresh, err := d.enterNetworks(places, first, c.Session, networks)
 	if err != nil {
 		return fmt.Errorf("setting the client %s: %w", id, err)
 	}
-	if err := d.putEntry(slot, places, v6, entry); err != nil {
+	if err := d.putEntry(slot, places, holdings6{v6, networks6}, entry); err != nil {
 		return fmt.Errorf("setting the client %s: %w", id, errors.Join(err, d.dropNetworks(first, fresh)))
 	}
-	if err := d.leaveNetworks(first, c.Routes); err != nil {
+	if err := d.leaveNetworks(first, networks); err != nil {
 		return fmt.Errorf("setting the client %s: %w", id, err)
 	}
 	for _, addr := range c.Addrs {
@@ -91,7 +99,10 @@ func (d *Datapath) entryOf(slot uint32, c datapath.Client) (gatewayClient, error
 	return entry, nil
 }
 
-const limited = 1 // LIMITED in maps.h
+const (
+	limited = 1 // LIMITED in maps.h
+	learned = 2 // LEARN
+)
 
 func limits(l datapath.Limits) gatewayLimits {
 	out := gatewayLimits{UpBytes: l.UpBytes, DownBytes: l.DownBytes, TotalBytes: l.TotalBytes}
@@ -115,7 +126,7 @@ func (d *Datapath) Remove(id datapath.ID) error {
 	if err != nil {
 		return err
 	}
-	err = d.putEntry(slot, nil, nil, gatewayClient{})
+	err = d.putEntry(slot, nil, holdings6{}, gatewayClient{})
 	if err == nil {
 		d.shape(slot, rates{})
 		err = d.leaveNetworks(id.Addr(), nil)
@@ -255,6 +266,7 @@ var reasonNames = map[gatewayReason]string{
 	gatewayReasonREASON_OVERFLOW:       "overflow",
 	gatewayReasonREASON_UNASKED:        "unasked",
 	gatewayReasonREASON_THROTTLED:      "throttled",
+	gatewayReasonREASON_OTHER_NETWORK:  "other-network",
 }
 
 // now is CLOCK_MONOTONIC, nanoseconds, which is the programs' clock.
@@ -323,7 +335,7 @@ func (d *Datapath) readCounters(place uint32, target []gatewayCounters) error {
 }
 
 // Forwarding names the present way of forwarding: ForwardRedirect, or ForwardStack and why; "closed" while programs are
-// missing; "detached" after Remove under a running daemon.
+// missing; "detached" after Remove under a running daemon. Where IPv6 has another way, the reason ends with that.
 func (d *Datapath) Forwarding() (word, reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -332,14 +344,28 @@ func (d *Datapath) Forwarding() (word, reason string) {
 		return "detached", "gatewayd detach was run: nothing is put back until gatewayd is started again"
 	case d.guardClosed:
 		return "closed", "programs are missing"
-	case d.caching():
-		return "flow cache", d.stackReason
-	case d.stackReason != "" && d.cfg.FlowCache != FlowCacheNever && d.uncachedWhy != d.stackReason:
-		return string(ForwardStack), d.stackReason + "; no flows are cached: " + d.uncachedWhy
-	case d.stackReason != "":
-		return string(ForwardStack), d.stackReason
 	}
-	return string(ForwardRedirect), ""
+	word, reason = d.way(d.stackReason, d.uncachedWhy)
+	if !d.has6() {
+		return word, reason
+	}
+	if word6, reason6 := d.way(d.stackReason6, d.uncachedWhy6); word6 != word || reason6 != reason {
+		reason = strings.TrimPrefix(reason+"; IPv6: "+strings.TrimSuffix(word6+", "+reason6, ", "), "; ")
+	}
+	return word, reason
+}
+
+// way names the way of a family's packets.
+func (d *Datapath) way(stackReason, uncachedWhy string) (word, reason string) {
+	switch {
+	case stackReason == "":
+		return string(ForwardRedirect), ""
+	case uncachedWhy == "":
+		return "flow cache", stackReason
+	case d.cfg.FlowCache != FlowCacheNever && uncachedWhy != stackReason:
+		return string(ForwardStack), stackReason + "; no flows are cached: " + uncachedWhy
+	}
+	return string(ForwardStack), stackReason
 }
 
 // Clients lists the clients that have an entry.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"net/netip"
 	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/stack"
@@ -18,12 +20,21 @@ import (
 // IPv6 addresses are keys of a hash table, whose entries name their clients' slots (slots.go):
 //
 //	address ─▶ clients6: MAC, state, line, slot ─▶ counters, limits, meters, queues [slot]
+//
+// The table takes 16 bytes for each address that there is room for (datapath.Network.Addrs6), and 96 bytes for each
+// that is there.
 
-// mostAddrs6 bounds the entries of the hash table, of some 100 bytes each. The table takes memory as it fills.
-const mostAddrs6 = 1 << 20
-
-// knownEntries is how many connections each CPU knows (KNOWN6 of known6.h).
-const knownEntries = 4096
+// knownBits is how many bits of a hash choose a connection's place among those that each CPU knows (known6.h), of 256
+// bytes each: four places for each address of a LAN that is large, unless it shares the machine with others, and 65,536
+// at most. There are 4,096 at least; beyond, all CPUs together have 64 MB.
+func (d *Datapath) knownBits() uint32 {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		cpus = 1 << 6
+	}
+	most := min(1<<18/uint32(cpus), 1<<16)
+	return uint32(bits.Len32(max(min(4*d.net.Size()/d.sharers(), most), 1<<12)) - 1)
+}
 
 // addrs6 has the IPv6 addresses of the clients that have any, by slot.
 type addrs6 map[uint32][]netip.Addr
@@ -58,11 +69,20 @@ func (d *Datapath) splitAddrs(addrs []netip.Addr) (v4, v6 []netip.Addr, err erro
 	return v4, v6, nil
 }
 
-// putEntries6 makes an entry that of a client's IPv6 addresses, and takes those that it had besides away. It reports
-// whether that blocks an admitted client.
-func (d *Datapath) putEntries6(slot uint32, addrs []netip.Addr, entry gatewayClient) (blocked bool, err error) {
+// holdings6 is what a client has of IPv6.
+type holdings6 struct {
+	addrs    []netip.Addr
+	networks []netip.Prefix // behind it
+}
+
+// putEntries6 makes an entry that of a client's IPv6 addresses and networks, and takes those that it had besides away.
+// It reports whether that blocks an admitted client.
+func (d *Datapath) putEntries6(slot uint32, all holdings6, entry gatewayClient) (blocked bool, err error) {
 	d.addrs6Lock.Lock()
 	defer d.addrs6Lock.Unlock()
+	if err := d.checkNetworks6(slot, all.networks); err != nil {
+		return false, err
+	}
 	changed := false
 	defer func() {
 		if changed {
@@ -70,7 +90,11 @@ func (d *Datapath) putEntries6(slot uint32, addrs []netip.Addr, entry gatewayCli
 		}
 	}()
 	entry.SlotOffset = slot
-	for _, addr := range addrs {
+	if changed, err = d.putNetworks6(slot, all.networks, entry); err != nil {
+		return changed, err
+	}
+	blocked = changed && !admits(entry)
+	for _, addr := range all.addrs {
 		var before gatewayClient
 		if err := d.objs.Clients6.Lookup(key6(addr), &before); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return blocked, err
@@ -86,7 +110,7 @@ func (d *Datapath) putEntries6(slot uint32, addrs []netip.Addr, entry gatewayCli
 		d.addrs6.add(slot, addr)
 	}
 	for _, addr := range slices.Clone(d.addrs6[slot]) {
-		if slices.Contains(addrs, addr) {
+		if slices.Contains(all.addrs, addr) {
 			continue
 		}
 		if err := d.objs.Clients6.Delete(key6(addr)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -173,22 +197,46 @@ func (d *Datapath) begin6() error {
 		}
 	}
 	d.settings6.On, d.settings6.Gateway = 1, key6(d.net.Address6.Addr())
-	return d.SetPrefixes6([]netip.Prefix{d.net.Address6})
+	d.addrs6Lock.Lock()
+	defer d.addrs6Lock.Unlock()
+	d.networks6.prefixes = []netip.Prefix{d.net.Address6}
+	return d.setLAN6() // a former daemon's routes stay until SetPrefixes6 is called
 }
 
 // errPrefixes6 tells that a LAN has more prefixes at the same time than the programs compare.
 var errPrefixes6 = fmt.Errorf("more than %d IPv6 prefixes of one network", len(gatewaySettings6{}.Prefixes))
 
 // SetPrefixes6 tells the programs which prefixes the LAN has: packets from the WAN with their addresses as source are
-// forged, and those for addresses that nobody has are dropped. A prefix longer than /64 counts as its /64.
-func (d *Datapath) SetPrefixes6(prefixes []netip.Prefix) error {
-	if len(prefixes) > len(d.settings6.Prefixes) {
+// forged, and those for addresses that nobody has are dropped. A prefix longer than /64 counts as its /64. It keeps the
+// machine's routes to those that are on the link.
+func (d *Datapath) SetPrefixes6(prefixes, onLink []netip.Prefix) error {
+	d.addrs6Lock.Lock()
+	defer d.addrs6Lock.Unlock()
+	if err := d.networks6.onLink.Set(onLink); err != nil {
+		return err
+	}
+	d.networks6.prefixes = slices.Clone(prefixes)
+	return d.setLAN6()
+}
+
+// setLAN6 tells the programs the LAN's prefixes and pools. addrs6Lock is held.
+func (d *Datapath) setLAN6() error {
+	all := slices.Clone(d.networks6.prefixes)
+	for _, pool := range d.networks6.pools { // of the LAN, or apart from it
+		if !slices.Contains(d.networks6.prefixes, pool) {
+			all = append(all, pool)
+		}
+	}
+	if len(all) > len(d.settings6.Prefixes) {
 		return errPrefixes6
+	}
+	if err := d.enterParts6(); err != nil {
+		return err
 	}
 	return d.set6(func(s *gatewaySettings6) {
 		s.Changes++
 		clear(s.Prefixes[:])
-		for i, p := range prefixes {
+		for i, p := range all {
 			bits := min(p.Bits(), 64)
 			mask := ^uint64(0) << (64 - bits)
 			masked := netip.PrefixFrom(p.Addr(), bits).Masked().Addr()
@@ -234,7 +282,7 @@ func (d *Datapath) judgeRouting6(r *reasons) {
 
 // judgeRules6 reads netfilter's rules for IPv6.
 func (d *Datapath) judgeRules6(r *reasons) {
-	r.rules6 = ""
+	r.rules6, r.ruled6 = "", false
 	if !d.has6() {
 		return
 	}
@@ -247,6 +295,8 @@ func (d *Datapath) judgeRules6(r *reasons) {
 	case len(names) > 0:
 		r.rules6 = "netfilter has rules in " + names[0]
 	}
+	r.ruled6 = err == nil && len(names) > 0 && !d.cfg.Flows
+	r.variance6 = d.readVariance(unix.NFPROTO_IPV6, r.ruled6)
 }
 
 // forward6 has IPv6 packets redirected, or left to the stack for a reason.

@@ -1,3 +1,6 @@
+// Filters at clsact, by which the programs are attached on kernels before 6.6. Notes among the pins tell a later
+// process which filters and clsacts gatewayd made.
+
 package ebpf
 
 import (

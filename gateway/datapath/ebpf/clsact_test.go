@@ -1,3 +1,7 @@
+// A test that filters at clsact, which kernels before 6.6 need in place of tcx, are removed from former interfaces.
+// newNetwork makes a LAN with alice and bob and a WAN with a server, and open starts a data path between them
+// (main_test.go).
+
 package ebpf
 
 import (
@@ -5,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestFiltersRemovedFromFormerInterface: before kernel 6.6, an interface that is no longer the LAN's or the WAN's loses
-// its filters and the clsact that gatewayd made, with the next start or with detach, also when it has another name by
-// then or is gone, and when the two change their roles. What others have there stays. Long: the steps of one run, each
-// of which needs the state that the one before left.
+// TestFiltersRemovedFromFormerInterface: on kernels before 6.6, the next start and detach remove gatewayd's filters and
+// its clsact from an interface that is no longer the LAN's or the WAN's, also if the interface has another name by then
+// or is gone, and if the two have changed their roles. Filters of others stay. Long: the steps of one run, each of
+// which needs the state that the one before left.
 func TestFiltersRemovedFromFormerInterface(t *testing.T) {
 	n := newNetwork(t)
 	run(t, `for p in a:b c:d; do ip link add ${wan}${p%:*} type veth peer name ${wan}${p#*:}; ip link set ${wan}${p%:*} up; ip link set ${wan}${p#*:} up; done`,
@@ -23,7 +27,7 @@ func TestFiltersRemovedFromFormerInterface(t *testing.T) {
 		must(t, err)
 		must(t, d.Close())
 	}
-	// at is the filters and the qdisc of gatewayd at an interface, by their names.
+	// at lists gatewayd's filters and qdisc at an interface, by their names.
 	address := func(dev string) string {
 		t.Helper()
 		out := run(t, `tc qdisc show dev $dev clsact; tc filter show dev $dev ingress; tc filter show dev $dev egress`,

@@ -8,6 +8,7 @@
 
 union nf_inet_addr {
 	__be32 ip;
+	__be32 ip6[4];
 } __attribute__((preserve_access_index));
 
 union nf_conntrack_man_proto {

@@ -1,3 +1,5 @@
+// The pair of interfaces by which the kernel cuts aggregated packets for PPPoE clients (pppoe.h).
+
 package ebpf
 
 import (

@@ -57,7 +57,13 @@ type Config struct {
 	// handle, so they are no reason not to redirect.
 	ForeignPins []string
 	Shaping     Shaping // "" is ShapingNever
-	Log         *slog.Logger
+	// Shared is the folder of pins of what networks with the same WAN share; "": this one has the WAN to itself. Reaches
+	// are interfaces of those of them whose clients and this one's reach each other.
+	Shared  string
+	Reaches []string
+	// StayClosed: Remove leaves the guard there, which lets nothing pass.
+	StayClosed bool
+	Log        *slog.Logger
 
 	clsact      bool   // tests: as on kernels before 6.6
 	flowEntries uint32 // tests: of the cache of flows; 0: as many as it has
@@ -85,8 +91,11 @@ type Datapath struct {
 	routes         *routes.Table // to those of clientNetworks
 	clientNetworks datapath.ClientNetworks[netip.Addr]
 	furtherPlaces  furtherPlaces
-	addrs6Lock     sync.Mutex // held while IPv6 addresses change; guards addrs6
+	addrs6Lock     sync.Mutex // held while IPv6 addresses and networks change; guards addrs6 and networks6
 	addrs6         addrs6
+	networks6      networks6
+	split          *split        // nil: the network has the WAN to itself
+	splitNumber    uint32        // the network's
 	stop           func()        // ends the watchers and waits for them
 	lostInterface  chan string   // the name of an interface that has gone
 	lookNow        chan struct{} // has the watcher look at once
@@ -123,9 +132,11 @@ type Datapath struct {
 	stampLapsed  bool   // a stamp had run out when it was replaced (see renew)
 	repairs      Repairs
 
-	uncachedWhy  string // the reason why no flows are cached; "" while they are, if the stack forwards
-	flowSettings gatewayFlowSettings
-	paused       int // goroutines that judge anew whether flows may be cached
+	uncachedWhy   string // the reason why no flows are cached; "" while they are, if the stack forwards
+	flowSettings  gatewayFlowSettings
+	uncachedWhy6  string // the same of IPv6
+	flowSettings6 gatewayFlowSettings
+	paused        int // goroutines that judge anew whether flows may be cached
 }
 
 var _ datapath.Datapath = (*Datapath)(nil)
@@ -147,7 +158,11 @@ func Open(cfg Config) (_ *Datapath, err error) {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())
 		}
 	}()
-	if d.locks, err = datapath.Lock(datapath.ExclusiveClaims(cfg.lan(), cfg.WAN)...); err != nil {
+	claims := datapath.ExclusiveClaims(cfg.lan(), cfg.WAN)
+	if cfg.Shared != "" {
+		claims = claims[:1] // the WAN is claimed for all networks
+	}
+	if d.locks, err = datapath.Lock(claims...); err != nil {
 		return nil, err
 	}
 	lan, wan, err := cfg.interfaces()
@@ -163,6 +178,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	d.beginShaping(lan, wan)
+	if err := d.joinSplit(lan, wan); err != nil {
+		return nil, err
+	}
 	if err := d.load(lan, wan); err != nil {
 		return nil, err
 	}
@@ -176,11 +194,16 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		return nil, err
 	}
 	d.lan, d.wan = lan, wan
-	d.openFlows()
+	if d.flowsAtOnce() {
+		d.openFlows()
+	}
 	if err := d.openNeighbours(); err != nil {
 		return nil, err
 	}
 	if err := d.openNetworks(); err != nil {
+		return nil, err
+	}
+	if err := d.openNetworks6(); err != nil {
 		return nil, err
 	}
 	if err := d.adoptShaping(); err != nil {
@@ -229,6 +252,9 @@ func (d *Datapath) attachAll() error {
 		if err := d.attachPinned(p); err != nil {
 			return err
 		}
+	}
+	if err := d.enterSplit(); err != nil {
+		return err
 	}
 	if err := leaveFilters(d.cfg.PinDir, hooks...); err != nil {
 		d.cfg.Log.Error("programs stay on an interface that is no longer the LAN's or the WAN's", "err", err)
@@ -279,7 +305,8 @@ func (d *Datapath) takeSettings(mtu int) error {
 		rand.Read(b[:])
 		d.settings.Epoch = binary.NativeEndian.Uint64(b[:])
 	}
-	d.epoch, d.stackReason, d.stackReason6, d.uncachedWhy = d.settings.Epoch, starting, starting, starting
+	d.epoch, d.stackReason, d.stackReason6 = d.settings.Epoch, starting, starting
+	d.uncachedWhy, d.uncachedWhy6 = starting, starting
 	return d.change(func(s *gatewaySettings) { s.LanMtu = uint32(mtu) })
 }
 
@@ -352,8 +379,8 @@ func (d *Datapath) Close() error {
 	if d.rules != nil {
 		err = errors.Join(err, d.rules.Close())
 	}
-	err = errors.Join(err, d.flows.objs.Close(), d.objs.Close(), d.locks.Close())
-	d.locks = nil
+	err = errors.Join(err, d.flows.objs.Close(), d.objs.Close(), d.split.close(), d.locks.Close())
+	d.locks, d.split = nil, nil
 	return err
 }
 

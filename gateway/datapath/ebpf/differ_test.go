@@ -1,3 +1,7 @@
+// A random test of the cache of flows: rules, flows and packets are drawn from a seed. twins are two gateways between
+// wires, one with the cache of flows and one without, to which a test sends the same frames (twins_test.go). A flow is
+// a connection that makes its packets with fromClient and fromPeer (flow_test.go).
+
 package ebpf
 
 import (
@@ -20,19 +24,23 @@ var (
 	differSeed = flag.Uint64("differ.seed", 1, "what TestCacheMatchesStack draws its rules and packets from")
 )
 
-// TestCacheMatchesStack draws rules, flows and packets, and has them forwarded by a gateway that caches flows and by
-// one that does not: every packet must have the same fate, and the same bytes. Long: the steps of one run, each of
-// which needs the state that the one before left.
+// TestCacheMatchesStack draws rules, flows and packets at random, and sends the packets through twins (twins_test.go):
+// a gateway that caches flows, and one that does not. Both must forward the same packets, with the same bytes. Long:
+// the steps of one run, each of which needs the state that the one before left.
 func TestCacheMatchesStack(t *testing.T) {
 	t.Parallel()
-	tw := newTwins(t)
-	d := &randomTraffic{Rand: rand.New(rand.NewPCG(*differSeed, 0))}
+	matchStack(t, newTwins(t), &randomTraffic{Rand: rand.New(rand.NewPCG(*differSeed, 0))})
+}
+
+// matchStack is TestCacheMatchesStack for the traffic of a family. Long: as there.
+func matchStack(t *testing.T, tw *twins, d *randomTraffic) {
+	t.Helper()
 	began, rounds, frames := time.Now(), 0, 0
 	for time.Since(began) < *differFor && !t.Failed() {
 		rounds++
 		name, rules := d.rules(rounds)
 		tw.rules(t, name, rules)
-		if strings.Contains(rules, "ct bytes") { // the kernel has not counted what was cached before
+		if strings.Contains(rules, "ct bytes") { // the kernel has not counted packets that the cache forwarded
 			d.flows = nil
 		}
 		for range 3 {
@@ -86,11 +94,12 @@ type randomTraffic struct {
 	ports uint16 // drawn so far
 
 	mapped uint16
+	six    bool // the traffic is IPv6
 }
 
 const mappedPorts = 100
 
-// Parts of rule sets. Those in constant decide by what is the same for a flow.
+// Parts of rule sets. The rules in constant decide by what is the same for all packets of a flow.
 var (
 	constant = []string{
 		"ct state established,related accept", "ct state invalid drop", "ct state established counter",
@@ -112,26 +121,36 @@ var (
 	}
 )
 
-// rules draws a rule set for a round: one table with NAT, a firewall, and at the WAN a rule that makes
-// marks visible.
-func (d *randomTraffic) rules(round int) (name, rules string) {
-	name = fmt.Sprintf("round%d", round)
-	var forward, early []string
+// chains draws the rules of a chain ahead of connection tracking (early), the rules of a chain at the hook forward, and
+// that chain's policy.
+func (d *randomTraffic) chains() (policy, early, forward string) {
+	var rules, first []string
 	for range d.IntN(5) {
-		forward = append(forward, constant[d.IntN(len(constant))])
+		rules = append(rules, constant[d.IntN(len(constant))])
 	}
 	if d.IntN(3) == 0 {
-		position := d.IntN(len(forward) + 1)
-		forward = append(
-			forward[:position:position], append([]string{changing[d.IntN(len(changing))]}, forward[position:]...)...)
+		position := d.IntN(len(rules) + 1)
+		rules = append(
+			rules[:position:position], append([]string{changing[d.IntN(len(changing))]}, rules[position:]...)...)
 	}
 	if d.IntN(6) == 0 {
-		early = append(early, []string{"udp dport 53 notrack", "meta mark set 7", "ip saddr 192.0.2.3 tcp sport 80 drop",
+		first = append(first, []string{"udp dport 53 notrack", "meta mark set 7", "ip saddr 192.0.2.3 tcp sport 80 drop",
 			"ip ttl set 77", "quota over 9000 bytes drop"}[d.IntN(5)])
 	}
-	// A gateway tells itself that a neighbour did not answer, when that one's time is over: a quota must not count that.
-	early = slices.Insert(early, 0, "iif lo accept")
-	policy := []string{"accept", "accept", "drop"}[d.IntN(3)]
+	// A gateway sends itself an ICMP error when a neighbour has not answered in time. A quota must not count that.
+	first = slices.Insert(first, 0, "iif lo accept")
+	policy = []string{"accept", "accept", "drop"}[d.IntN(3)]
+	return policy, strings.Join(first, "\n"), strings.Join(rules, "\n")
+}
+
+// rules draws a rule set for a round: a table with NAT, a firewall, and at the WAN a rule that shows a packet's mark in
+// the packet.
+func (d *randomTraffic) rules(round int) (name, rules string) {
+	name = fmt.Sprintf("round%d", round)
+	policy, early, forward := d.chains()
+	if d.six {
+		return name, d.rules6(name, policy, early, forward)
+	}
 	const mark = "meta l4proto 253 accept\n"
 	var mapped []string
 	for i := range mappedPorts {
@@ -159,10 +178,10 @@ oifname wan0 masquerade
 }
 table netdev %[1]s {
 chain out { type filter hook egress device wan0 priority 0; meta mark 7 ip dscp set cs5; }
-}`, name, policy, strings.Join(forward, "\n"), strings.Join(early, "\n"), mark, strings.Join(mapped, ", "))
+}`, name, policy, forward, early, mark, strings.Join(mapped, ", "))
 }
 
-// open begins a flow of a kind that is drawn.
+// open begins a flow of a random kind.
 func (d *randomTraffic) open(t *testing.T, tw *twins) {
 	t.Helper()
 	d.ports++
@@ -173,7 +192,7 @@ func (d *randomTraffic) open(t *testing.T, tw *twins) {
 	if f.up {
 		f.client = netip.AddrPortFrom([]netip.Addr{alice, bob}[d.IntN(2)], 40000+d.ports%8000)
 		f.wanted = netip.AddrPortFrom(netip.MustParseAddr(peers[d.IntN(len(peers))]), ports[d.IntN(len(ports))])
-		if d.IntN(4) == 0 && d.mapped < mappedPorts { // its port is translated to one that is not drawn
+		if d.IntN(4) == 0 && d.mapped < mappedPorts { // a rule of NAT maps its port to a certain one
 			f.client, f.wanted = netip.AddrPortFrom(alice, 50000+d.mapped), netip.MustParseAddrPort("198.51.100.200:80")
 			d.mapped++
 		}
@@ -181,8 +200,8 @@ func (d *randomTraffic) open(t *testing.T, tw *twins) {
 	} else {
 		f.answered = netip.AddrPortFrom(netip.MustParseAddr(peers[d.IntN(3)]), 30000+d.ports%8000)
 		f.seen = netip.AddrPortFrom(routerWAN, []uint16{8000 + d.ports%100, 9000}[d.IntN(2)])
-		if d.IntN(3) == 0 {
-			f.seen = netip.AddrPortFrom(alice, 7000+d.ports%100) // without translation
+		if d.six || d.IntN(3) == 0 {
+			f.seen = netip.AddrPortFrom(alice, 7000+d.ports%100) // not translated
 		}
 		f.client, f.wanted = f.seen, f.answered
 	}
@@ -222,12 +241,12 @@ func (d *randomTraffic) packet(f *flow) []byte {
 	return f.fromPeer(edits...)
 }
 
-// odd draws what makes a packet one that the stack treats in its own way. Long: a case for each way.
+// odd draws a change of a packet after which the stack does not simply forward it. Long: a case for each change.
 func (d *randomTraffic) odd(of *flow) func(*datapathtest.Frame) {
 	kind, n := d.IntN(16), d.IntN(256)
 	of.ends = of.ends || kind >= 10 && kind <= 13 && n%4 == 0
 	if kind >= 12 && kind <= 13 && n%4 == 0 {
-		// What comes behind SYN or RST may be of a new connection, for which the kernel draws a port.
+		// Packets after a SYN or RST may belong to a new connection, for which the kernel draws a port.
 		of.gone = true
 		d.flows = slices.DeleteFunc(d.flows, func(f *flow) bool { return f.gone })
 	}
@@ -247,7 +266,7 @@ func (d *randomTraffic) odd(of *flow) func(*datapathtest.Frame) {
 		case 6:
 			f.Payload = f.Payload[:min(len(f.Payload), n%8)] // shorter than Ethernet's shortest
 		case 7:
-			f.IP.SrcIP[3] ^= byte(n % 4) // another sender, mostly not one that may
+			f.IP.SrcIP[3] ^= byte(n % 4) // another sender, which mostly may not send
 		case 8:
 			f.Eth.SrcMAC[5] ^= byte(n % 4)
 		case 9:
@@ -278,7 +297,7 @@ func (d *randomTraffic) odd(of *flow) func(*datapathtest.Frame) {
 	}
 }
 
-// forget ends to send packets of some flows. UDP's live on for some seconds mostly, before which they are not cached.
+// forget stops sending packets of some flows. Most flows of UDP go on for some seconds: earlier they are not cached.
 func (d *randomTraffic) forget() {
 	d.flows = slices.DeleteFunc(d.flows, func(f *flow) bool { return f.ends })
 	for len(d.flows) > 10 || len(d.flows) > 0 && d.IntN(8) == 0 {

@@ -1,3 +1,6 @@
+// A test of kernels on which the cache of flows cannot run. newNetwork makes a LAN with alice and bob and a WAN with a
+// server, and open starts a data path between them (main_test.go).
+
 package ebpf
 
 import (
@@ -10,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestWithoutCache: on a kernel that cannot cache flows, the status says why, connection tracking stays as it was, and
-// the stack translates every packet.
+// TestWithoutCache: on a kernel that cannot cache flows, the status says why, the settings of connection tracking are
+// not changed, and the stack translates every packet.
 func TestWithoutCache(t *testing.T) {
 	n := newNetwork(t)
 	run(t, `ip -n $server route del default

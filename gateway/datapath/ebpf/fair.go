@@ -1,3 +1,6 @@
+// The fair queue (fq) in which packets beyond clients' rates wait, where the programs can set when a packet leaves.
+// queue.go chooses it.
+
 package ebpf
 
 import (

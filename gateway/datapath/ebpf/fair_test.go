@@ -1,3 +1,7 @@
+// Tests that packets which wait because of one client's rate do not delay those of others (fair.go). newNetwork makes a
+// LAN with alice and bob and a WAN with a server, and open starts a data path between them (main_test.go). rated is a
+// client with a rate, and shaped switches shaping on (shape_test.go).
+
 package ebpf
 
 import (
@@ -14,7 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// sockets are UDP sockets at an address of a namespace.
+// sockets opens UDP sockets at an address of a namespace.
 func sockets(t *testing.T, ns string, addr netip.Addr, count int) (all []*net.UDPConn) {
 	t.Helper()
 	in(t, ns, func() error {
@@ -82,17 +86,17 @@ func TestQueuedClientDelaysNoOther(t *testing.T) {
 		if _, err := receiver.Read(b); err != nil {
 			t.Fatalf("after %d packets: %v", place, err)
 		}
-		const slack = 20 // two CPUs may take packets of one sender
+		const slack = 20 // packets of one sender may be handled by two CPUs
 		if by := place - (int(b[0])<<8 | int(b[1])); by > slack {
 			late, worst = late+1, max(worst, by)
 		}
 	}
-	if late > len(others)/100 { // a busy CPU is late with some
+	if late > len(others)/100 { // some are late on a busy CPU
 		t.Errorf("%d of %d packets of a client without a rate waited with another's; %d passed one", late, len(others), worst)
 	}
 }
 
-// masks are those of an interface's fqs.
+// masks returns the orphan masks of the fq queues of an interface.
 func masks(t *testing.T, q *queue) (all []uint32) {
 	t.Helper()
 	fqs, err := q.fqs()
@@ -103,7 +107,8 @@ func masks(t *testing.T, q *queue) (all []uint32) {
 	return all
 }
 
-// TestFQBuckets: fqs of former versions tell as many flows apart as new ones, and an operator is told of his own.
+// TestFQBuckets: after an upgrade, fq queues that an earlier version made tell as many flows apart as new ones. An
+// operator's own fq stays, and the log names it.
 func TestFQBuckets(t *testing.T) {
 	n := newNetwork(t)
 	if _, err := try("tc qdisc add dev $wan root handle 6a77: fq", n.env()...); err != nil {

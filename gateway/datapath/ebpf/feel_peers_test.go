@@ -1,3 +1,5 @@
+// A benchmark of the rate limits of other portals. feel_test.go has the loads (limitLoad) and the measurement.
+
 package ebpf
 
 import (
@@ -14,18 +16,19 @@ import (
 // feelPeer is a portal that limits its clients' rates.
 type feelPeer struct {
 	name, program string
-	absent        string        // how to get it
-	warm          time.Duration // what it needs before its limit holds
+	absent        string        // how to get it where it is missing
+	warm          time.Duration // time after which its limit applies
 }
 
-// feelPeers are those that are measured. openNDS counts a client's bytes every 5 s here, 15 s by default, and drops
-// packets beyond a number a minute while the mean of two such times is above the rate. CoovaChilli has a leaky bucket.
+// feelPeers are the portals that are measured. openNDS counts a client's bytes every 5 s here, 15 s by default, and
+// drops packets beyond a number a minute while the mean of two counts is above the rate. CoovaChilli has a leaky
+// bucket.
 var feelPeers = []feelPeer{
 	{"opennds", "opennds", "apt-get install opennds", 15 * time.Second},
 	{"coovachilli", "chilli", "build CoovaChilli 1.9 with --localstatedir=/var and put its sbin directory on PATH", 0},
 }
 
-// BenchmarkPeerFeel measures what BenchmarkFeel does where other portals limit the client's rate.
+// BenchmarkPeerFeel measures what a client notices of other portals' rate limits, as BenchmarkFeel does of gatewayd's.
 func BenchmarkPeerFeel(b *testing.B) {
 	for _, p := range feelPeers {
 		b.Run(p.name, func(b *testing.B) {
@@ -52,7 +55,7 @@ func (p feelPeer) measure(b *testing.B, c limitLoad) {
 	})
 }
 
-// linkCount is an interface's count of packets, "rx" or "tx".
+// linkCount returns an interface's count of packets: way is "rx" or "tx".
 func linkCount(t testing.TB, dev, way string) uint64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/thread-self/net/dev")

@@ -1,3 +1,7 @@
+// A benchmark of what a client notices of its rate limit: it sends TCP through the gateway beyond the limit, and echo
+// requests beside that. newNetwork makes a LAN with alice and bob and a WAN with a server, and open starts a data path
+// between them (main_test.go).
+
 package ebpf
 
 import (
@@ -20,7 +24,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// What BenchmarkFeel measures.
+// The loads that BenchmarkFeel measures.
 var (
 	feelMbps  = flag.String("feel-mbps", "1,5,20,100", "limits, Mbit/s")
 	feelConns = flag.String("feel-conns", "1,8", "connections at once")
@@ -33,7 +37,7 @@ var (
 	feelJoin  = flag.Bool("feel-join", false, "packets arrive aggregated")
 )
 
-// lostPing is what a lost echo request counts as: a resolver asks again after that.
+// lostPing is the round-trip time as which a lost echo request counts: a resolver asks again after that time.
 const lostPing = time.Second
 
 // BenchmarkFeel measures what a client with a rate limit notices of it: the payload of its connections as a share of
@@ -63,7 +67,7 @@ type limitLoad struct {
 	conns int
 	up    bool
 	rtt   time.Duration
-	warm  time.Duration // besides -feel-warm
+	warm  time.Duration // added to -feel-warm
 }
 
 func (c limitLoad) String() string {
@@ -81,7 +85,7 @@ func (c limitLoad) run(b *testing.B) {
 	c.measure(b, n, d.fate(b, c.up))
 }
 
-// measure loads the network and reports what the client notices. fate counts packets the connections' way.
+// measure loads the network and reports what the client notices. fate counts the packets in the connections' direction.
 func (c limitLoad) measure(b *testing.B, n network, fate func() (passed, dropped uint64)) {
 	to := server
 	if c.rtt > 0 {
@@ -115,21 +119,21 @@ func (c limitLoad) measure(b *testing.B, n network, fate func() (passed, dropped
 	}
 }
 
-// limitEffect is what Alice's connections measured under that load: rate, loss, fairness and round trips.
+// limitEffect is what Alice's connections notice of her limit under a load: rate, loss, fairness and round trips.
 type limitEffect struct {
-	bps         float64 // bits a second of all that came
-	loss, again float64 // shares: of packets their way that the gateway dropped, and of segments that were sent again
-	jain        float64 // fairness between the connections, 1: each has the same
+	bps         float64 // bit/s that arrived
+	loss, again float64 // share of packets in their direction that the gateway dropped, and of segments sent again
+	jain        float64 // Jain's fairness of the connections; 1: all have the same rate
 	rtts, pings []time.Duration
 }
 
-// felt looks at connections that send all up or all down.
+// felt measures connections that all send up or all send down.
 func (d *Datapath) felt(t testing.TB, all []*stream, ping *pinger, up bool, lasts time.Duration) limitEffect {
 	t.Helper()
 	return observe(t, d.fate(t, up), all, ping, lasts)
 }
 
-// fate counts Alice's packets that passed one way, and those that were dropped.
+// fate returns a function that counts Alice's packets that passed in a direction, and her packets that were dropped.
 func (d *Datapath) fate(t testing.TB, up bool) func() (passed, dropped uint64) {
 	return func() (passed, dropped uint64) {
 		c := counters(t, d, alice)
@@ -140,7 +144,7 @@ func (d *Datapath) fate(t testing.TB, up bool) func() (passed, dropped uint64) {
 	}
 }
 
-// observe looks at connections for a while.
+// observe measures connections for some time.
 func observe(t testing.TB, fate func() (passed, dropped uint64), all []*stream, ping *pinger, lasts time.Duration) (
 	f limitEffect) {
 	t.Helper()
@@ -178,7 +182,7 @@ ip -n $server link set s0 up; ip -n $server addr add 192.0.2.2/24 dev s0; ip -n 
 ip netns exec $server sh -ec '`+netnstest.Up+`up s0'`, n.env()...)
 }
 
-// at is a quantile.
+// at returns a quantile.
 func at(all []time.Duration, q float64) time.Duration {
 	if len(all) == 0 {
 		return lostPing
@@ -190,7 +194,7 @@ func at(all []time.Duration, q float64) time.Duration {
 // stream is a TCP connection that sends as fast as it can.
 type stream struct {
 	from *net.TCPConn
-	came atomic.Uint64 // bytes that were read
+	came atomic.Uint64 // bytes that the other end has read
 }
 
 // stream opens a connection through the gateway that sends as fast as it can. Long: it has both ends of the connection.
@@ -247,7 +251,7 @@ func (n network) stream(t testing.TB, to netip.Addr, up bool) *stream {
 	return s
 }
 
-// info reads what the kernel knows of the sending end.
+// info returns the kernel's statistics of the sending end.
 func (s *stream) info() (info unix.TCPInfo) {
 	raw, err := s.from.SyscallConn()
 	if err != nil {
@@ -261,7 +265,7 @@ func (s *stream) info() (info unix.TCPInfo) {
 	return info
 }
 
-// totals are bytes that came by each connection, and segments that all have sent, and sent again.
+// totals returns the bytes that came by each connection, and how many segments all have sent, and sent again.
 func totals(all []*stream) (came []uint64, sent, again uint64) {
 	for _, s := range all {
 		i := s.info()
@@ -270,7 +274,7 @@ func totals(all []*stream) (came []uint64, sent, again uint64) {
 	return came, sent, again
 }
 
-// sampleRTT reads the connections' round trips for a while.
+// sampleRTT reads the connections' round-trip times again and again for some time.
 func sampleRTT(all []*stream, lasts time.Duration) (rtts []time.Duration) {
 	for began := time.Now(); time.Since(began) < lasts; time.Sleep(50 * time.Millisecond) {
 		for _, s := range all {

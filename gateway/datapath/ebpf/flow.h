@@ -19,10 +19,14 @@
 
 enum side { FROM_LAN = 1, FROM_WAN };
 
-/* A UDP flow whose other side sends nothing is new to netfilter's rules with every packet, until
- * an answer comes: so the answer has an entry too, which is no way to forward. Without it the
- * flow's packets are the stack's. */
-enum answers { ANSWERED, UNANSWERED, ANSWER };
+/* To netfilter's rules each packet of a UDP flow is new until an answer comes. The first answer must
+ * go through the stack, and end that. */
+enum answers {
+	ANSWERED,   /* both sides have sent: packets are forwarded by the entry */
+	UNANSWERED, /* forwarded by the entry while the flow's ANSWER is there too */
+	ANSWER,     /* of the packets that would answer: nothing is forwarded by it, and the first answer
+		     * removes it */
+};
 
 /* A packet as it comes in. Network order. */
 struct flow_key {
@@ -36,7 +40,7 @@ struct flow_key {
 struct flow_path {
 	__u64 until; /* ns of CLOCK_MONOTONIC, coarse, until which packets may take it */
 	__u32 generation;
-	__u32 at;    /* the client's place */
+	__u32 at;    /* the client's place in the array clients */
 	__u32 saddr, daddr;
 	__u16 sport, dport;
 	__u32 address_diff, port_diff; /* for bpf_l4_csum_replace; 0: unchanged */
@@ -49,7 +53,8 @@ struct flow_path {
 	/* over the key and what is above: another CPU may be writing this entry, or reuse it */
 	__u64 sum;
 	/* the connection's mark, as the packet left it; learning alone reads it */
-	__u32 ct_mark, pad;
+	__u32 ct_mark;
+	__u32 network; /* its number, of several at the WAN */
 };
 
 /* Settings of user space. */
@@ -78,7 +83,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2); /* IPv4's, IPv6's */
 	__type(key, __u32);
 	__type(value, struct flow_settings);
 } flow_settings SEC(".maps");

@@ -1,3 +1,6 @@
+// Helpers: a flow is a connection through the gateways of twins (twins_test.go), with its addresses as each side sees
+// them. shake opens it, fromClient and fromPeer make its packets.
+
 package ebpf
 
 import (
@@ -16,16 +19,18 @@ type endpoint = netip.AddrPort
 
 // flow is a connection through a gateway, with its addresses as each side sees them.
 type flow struct {
-	udp, up                        bool     // up: the client began
-	client, wanted, seen, answered endpoint // at the client: its own and the peer's; at the peer: the client's and its own
+	udp, up bool // up: the client began
+	// client and wanted are the client's endpoint and the peer's, as the client sees them; seen and answered are the
+	// client's endpoint and the peer's, as the peer sees them.
+	client, wanted, seen, answered endpoint
 	seq, ack                       uint32
 	ends, gone                     bool // it may have ended; no more packets are sent
-	oneWay                         bool // nothing is answered
-	rounds                         int  // since it began
+	oneWay                         bool // the peer answers nothing
+	rounds                         int  // of matchStack, since the flow began
 }
 
-// shake opens a flow: TCP's handshake, datagrams both ways. A flow that the rules did not let begin is of no use:
-// packets of its peer would have the kernel draw ports, for each gateway others.
+// shake opens a flow, by TCP's handshake or by datagrams both ways. It returns false if the rules did not let the flow
+// begin: it cannot be used then, because packets of its peer would have the kernels draw ports, each another.
 func (f *flow) shake(t *testing.T, tw *twins) bool {
 	t.Helper()
 	flags := func(set string) func(*datapathtest.Frame) {
@@ -64,12 +69,15 @@ func (f *flow) shake(t *testing.T, tw *twins) bool {
 	return true
 }
 
-// ends reads a frame's addresses and ports.
+// ends reads a frame's addresses and ports. For an IPv6 address it returns the IPv4 address of which it is made (Six).
 func ends(frame []byte) (from, to endpoint) {
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
-	ip := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
-	src, _ := netip.AddrFromSlice(ip.SrcIP)
-	dst, _ := netip.AddrFromSlice(ip.DstIP)
+	last := func(e gopacket.Endpoint) netip.Addr {
+		raw := e.Raw()
+		return netip.AddrFrom4([4]byte(raw[len(raw)-4:]))
+	}
+	ip := p.NetworkLayer().NetworkFlow()
+	src, dst := last(ip.Src()), last(ip.Dst())
 	switch l := p.TransportLayer().(type) {
 	case *layers.TCP:
 		return netip.AddrPortFrom(src, uint16(l.SrcPort)), netip.AddrPortFrom(dst, uint16(l.DstPort))

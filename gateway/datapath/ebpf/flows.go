@@ -1,9 +1,14 @@
+// The cache of flows: how the daemon loads its programs, and begins, voids and ends the cache. flow.h has the entries,
+// and cache.h and learn.bpf.c use and make them.
+
 package ebpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -43,7 +48,7 @@ const (
 // because Linux hands a poll's packets from layer to layer together.
 type flows struct {
 	objs      learnObjects
-	loaded    bool
+	loaded    atomic.Bool // what Open or beginFlows loads
 	links     []link.Link
 	deletions *netlink.Conn // hears of connections that are gone; its filter does the work
 }
@@ -51,17 +56,21 @@ type flows struct {
 // unusedEntries is how many entries a cache has that is never used.
 const unusedEntries = 1
 
+// flowsAtOnce reports whether the cache's programs are loaded before they are needed: where packets are tallied, and
+// where the daemon could not load them later. One with several networks can, and saves half of the time that opening a
+// network takes.
+func (d *Datapath) flowsAtOnce() bool {
+	return d.cfg.FlowCache != FlowCacheNever && (d.split == nil || d.cfg.tallying())
+}
+
 // openFlows loads the programs of the cache. A kernel that cannot run them forwards as without.
 func (d *Datapath) openFlows() {
-	if d.cfg.FlowCache == FlowCacheNever {
-		return
-	}
 	if err := d.loadFlows(); err != nil {
 		d.unloaded = "this kernel cannot run the cache's programs: " + firstLine(err)
 		d.cfg.Log.Warn("no flows are cached: where netfilter has rules, the stack forwards", "err", err)
 		return
 	}
-	d.flows.loaded = true
+	d.flows.loaded.Store(true)
 }
 
 func firstLine(err error) string {
@@ -97,17 +106,18 @@ func (d *Datapath) loadFlows() error {
 		return fmt.Errorf("reading the length of the kernel's tick: %w", err)
 	}
 	for name, value := range map[string]any{
-		"tick_ns": uint64(tick.Nano()), "lan": constantsOf(d.net, d.lan), "wan_ifindex": uint32(d.wan.Index),
+		"tick_ns": uint64(tick.Nano()), "lan": constantsOf(d.net, d.lan, d.splitNumber), "wan_ifindex": uint32(d.wan.Index),
 		"tallying": map[bool]uint8{true: 1}[d.cfg.tallying()], "fresh_tallies": uint64(fresh),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("setting %s: %w", name, err)
 		}
 	}
-	spec.Maps["flow_counts"].MaxEntries = d.net.Size()
+	spec.Maps["flow_counts"].MaxEntries = d.slots()
 	here := map[string]*ebpf.Map{
 		"flow_paths": d.objs.FlowPaths, "flow_settings": d.objs.FlowSettings, "flow_tallies": d.objs.FlowTallies,
-		"flow_tallied": d.objs.FlowTallied,
+		"flow_tallied": d.objs.FlowTallied, "flow6_paths": d.objs.Flow6Paths, "clients6": d.objs.Clients6,
+		"networks6": d.objs.Networks6, "flow6_stamps": d.objs.Flow6Stamps,
 	}
 	for name, m := range here {
 		spec.Maps[name].MaxEntries, spec.Maps[name].Flags = m.MaxEntries(), m.Flags()
@@ -121,14 +131,14 @@ func (d *Datapath) loadFlows() error {
 	return d.freeTallies(fresh)
 }
 
-// uncached returns why flows are not cached while the stack forwards; "": they are.
-func (d *Datapath) uncached(r reasons) string {
+// uncached returns why flows of a family are not cached while the stack forwards; "": they are.
+func (d *Datapath) uncached(r reasons, ruled bool, v stack.Variance) string {
 	switch {
 	case d.cfg.FlowCache == FlowCacheNever:
 		return "as configured (datapath.flow_cache)"
-	case !d.flows.loaded:
+	case d.unloaded != "":
 		return d.unloaded
-	case !r.ruled:
+	case !ruled:
 		return "there are no rules, and so no connections"
 	}
 	for _, reason := range []string{r.policies, r.programs} {
@@ -137,33 +147,38 @@ func (d *Datapath) uncached(r reasons) string {
 		}
 	}
 	if d.cfg.FlowCache == FlowCacheAuto {
-		return r.variance.Established
+		return v.Established
 	}
 	return ""
 }
 
-// cache begins to cache flows, or ends it for a reason.
-func (d *Datapath) cache(reason string) {
-	if reason == "" && len(d.flows.links) == 0 {
+// cache begins to cache flows of IPv4 and of IPv6, or ends it for reasons.
+func (d *Datapath) cache(reason, reason6 string) {
+	if wanted := reason == "" || reason6 == ""; wanted && len(d.flows.links) == 0 {
 		if err := d.beginFlows(); err != nil {
-			reason = err.Error()
+			reason, reason6 = cmp.Or(reason, err.Error()), cmp.Or(reason6, err.Error())
 			d.endFlows()
 			d.cfg.Log.Error("caching flows", "err", err)
 		}
-	} else if reason != "" {
+	} else if !wanted {
 		d.endFlows()
 	}
 	d.mu.Lock()
-	same := d.uncachedWhy == reason
-	d.uncachedWhy = reason
-	d.flowSettings.Unanswered, d.flowSettings.Marks = toggle(d.reasons.variance.Unanswered == ""),
-		toggle(d.reasons.variance.Marks)
+	same, same6 := d.uncachedWhy == reason, d.uncachedWhy6 == reason6 || !d.has6()
+	d.uncachedWhy, d.uncachedWhy6 = reason, reason6
+	for s, v := range map[*gatewayFlowSettings]stack.Variance{
+		&d.flowSettings: d.reasons.variance, &d.flowSettings6: d.reasons.variance6} {
+		s.Unanswered, s.Marks = toggle(v.Unanswered == ""), toggle(v.Marks)
+	}
 	d.mu.Unlock()
 	if err := d.setFlows(); err != nil {
 		d.cfg.Log.Error("caching flows", "err", err)
 	}
 	if !same && d.cfg.FlowCache != FlowCacheNever {
 		d.cfg.Log.Info("caching flows", "cache", reason == "", "why", reason)
+	}
+	if !same6 && d.cfg.FlowCache != FlowCacheNever {
+		d.cfg.Log.Info("caching IPv6 flows", "cache", reason6 == "", "why", reason6)
 	}
 }
 
@@ -177,6 +192,11 @@ func toggle(enabled bool) uint32 {
 
 // beginFlows attaches the programs that learn, which do so once the settings allow it.
 func (d *Datapath) beginFlows() error {
+	if !d.flows.loaded.Load() {
+		if d.openFlows(); d.unloaded != "" {
+			return errors.New(d.unloaded)
+		}
+	}
 	if d.flows.deletions == nil {
 		var err error
 		if d.flows.deletions, err = d.hearOfEnds(); err != nil {
@@ -185,6 +205,12 @@ func (d *Datapath) beginFlows() error {
 	}
 	for _, h := range []hook{
 		{"learn_up", d.wan, d.flows.objs.LearnUp, true}, {"learn_down", d.lan, d.flows.objs.LearnDown, true}} {
+		if d.split != nil && h.dev == d.wan {
+			if err := d.split.learnUp(d.splitNumber, h.prog); err != nil {
+				return fmt.Errorf("learning flows at %s: %w", h.dev.Name, err)
+			}
+			continue
+		}
 		l, err := link.AttachTCX(
 			link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.attachType(), Anchor: link.Tail()})
 		if d.cfg.clsact && err == nil {
@@ -232,6 +258,9 @@ func (d *Datapath) endFlows() {
 	for _, l := range d.flows.links {
 		l.Close()
 	}
+	if d.split != nil && d.flows.links != nil {
+		d.split.learnUp(d.splitNumber, nil)
+	}
 	d.flows.links = nil
 }
 
@@ -240,44 +269,54 @@ func (d *Datapath) setFlows() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.flowSettings.Generation++
+	d.flowSettings6.Generation++
 	return d.putFlows()
 }
 
 // putFlows writes the cache's settings. mu is held.
 func (d *Datapath) putFlows() error {
-	if !d.flows.loaded {
+	if !d.flows.loaded.Load() {
 		return nil
 	}
 	d.noteLapse()
-	d.flowSettings.Until = 0
+	d.flowSettings.Until, d.flowSettings6.Until = 0, 0
 	if d.caching() && d.paused == 0 {
 		d.flowSettings.Until = stamp("")
 	}
-	if err := d.objs.FlowSettings.Put(uint32(0), &d.flowSettings); err != nil {
+	if d.caching6() && d.paused == 0 {
+		d.flowSettings6.Until = stamp("")
+	}
+	if err := d.writeFlows(); err != nil {
 		return fmt.Errorf("changing the settings of the cache of flows: %w", err)
 	}
 	return nil
+}
+
+// writeFlows writes the cache's settings of both families. mu is held.
+func (d *Datapath) writeFlows() error {
+	const ipv4, ipv6 = uint32(0), uint32(1) // SETTINGS_OF_FLOWS6
+	return errors.Join(d.objs.FlowSettings.Put(ipv4, &d.flowSettings), d.objs.FlowSettings.Put(ipv6, &d.flowSettings6))
 }
 
 // restFlows has the stack forward until another process takes over: nobody hears of changes.
 func (d *Datapath) restFlows() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.flows.loaded {
+	if !d.flows.loaded.Load() {
 		return nil
 	}
-	d.flowSettings.Until = 0
-	return d.objs.FlowSettings.Put(uint32(0), &d.flowSettings)
+	d.flowSettings.Until, d.flowSettings6.Until = 0, 0
+	return d.writeFlows()
 }
 
-// caching reports whether flows are cached. mu is held.
+// caching reports whether flows of IPv4 are cached. mu is held.
 func (d *Datapath) caching() bool { return d.stackReason != "" && d.uncachedWhy == "" }
 
 // voidFlows makes all cached flows invalid, so that the stack decides about each again. A packet may be on its way
 // through the stack by the former rules: the entry that it causes is void too.
 func (d *Datapath) voidFlows() {
 	d.mu.Lock()
-	caching := d.caching()
+	caching := d.caching() || d.caching6()
 	d.mu.Unlock()
 	if !caching {
 		return
@@ -293,7 +332,7 @@ func (d *Datapath) voidFlows() {
 func (d *Datapath) withoutFlows(f func()) {
 	pause := func(n int) {
 		d.mu.Lock()
-		caching := d.caching()
+		caching := d.caching() || d.caching6()
 		d.paused += n
 		d.mu.Unlock()
 		if err := d.setFlows(); err != nil {
@@ -308,15 +347,19 @@ func (d *Datapath) withoutFlows(f func()) {
 	pause(-1)
 }
 
+const fromLAN, fromWAN = 1, 2 // enum side
+
 // Forget removes the entries for packets of connections that the kernel has deleted: where it does not report that,
 // they would last for up to a second.
 func (d *Datapath) Forget(ways []datapath.Tracked) error {
-	if !d.flows.loaded {
+	if !d.flows.loaded.Load() {
 		return nil
 	}
-	const fromLAN, fromWAN = 1, 2 // enum side
 	for _, w := range ways {
-		if !w.From.Addr().Is4() { // no flows of IPv6 are cached
+		if !w.From.Addr().Is4() {
+			if err := d.forget6(w); err != nil {
+				return err
+			}
 			continue
 		}
 		for _, side := range []uint16{fromLAN, fromWAN} {

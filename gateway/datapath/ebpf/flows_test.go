@@ -1,3 +1,6 @@
+// A test that the packets of a real connection are forwarded by the cache of flows. cachePath is the data path with the
+// cache, for the worlds of package datapathtest.
+
 package ebpf
 
 import (
@@ -11,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// cachePath is the path that caches flows.
+// cachePath returns the path that caches flows.
 func cachePath(t testing.TB) datapathtest.Path {
 	t.Helper()
 	for _, p := range paths() {
@@ -23,8 +26,8 @@ func cachePath(t testing.TB) datapathtest.Path {
 	return datapathtest.Path{}
 }
 
-// TestFlowsAreCached: a translated connection passes mostly by the cache, with checksums that are left to the
-// interface and packets that are aggregated.
+// TestFlowsAreCached: most packets of a translated connection are forwarded by the cache, also where packets are
+// aggregated and their checksums are left to the interface.
 func TestFlowsAreCached(t *testing.T) {
 	netnstest.NeedTCX(t)
 	t.Run("address", func(t *testing.T) { areCached(t, "masquerade", "192.0.2.1:") })

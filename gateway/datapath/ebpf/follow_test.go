@@ -1,3 +1,8 @@
+// Tests that cached flows follow changes of rules, routes, clients and the daemon. twins are two gateways between
+// wires, one with the cache of flows and one without, to which a test sends the same frames (twins_test.go). A flow is
+// a connection that makes its packets with fromClient and fromPeer (flow_test.go). makeCached sends until the cache
+// forwards a flow.
+
 package ebpf
 
 import (
@@ -13,10 +18,12 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-const flush = "conntrack -F" // by netlink
+// flush stands for the script that deletes all connections; the test does that by netlink.
+const flush = "conntrack -F"
 
-// TestCacheFollows changes what the stack decides by. A cached flow's packets have the stack's fate once the
-// daemon has heard of it. Long: most lines are the table of cases.
+// TestCacheFollows: after each change of what the stack decides by, such as rules and routes, packets of a cached flow
+// are treated as the stack would treat them, as soon as the daemon has been told of the change. Long: most lines are
+// the table of cases.
 func TestCacheFollows(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -28,7 +35,7 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 }
 }`
 	tw.rules(t, "round1", rules)
-	for _, c := range []struct{ name, script, undo string }{
+	tw.follows(t, []cause{
 		{"a rule that drops", "nft insert rule ip round1 forward tcp dport 2000 drop", "nft flush chain ip round1 forward"},
 		{"a rule that varies", "nft insert rule ip round1 forward meta length 140 drop", "nft flush chain ip round1 forward"},
 		{"a policy", "nft 'flush chain ip round1 forward; add chain ip round1 forward { policy drop; }; add rule ip round1 " +
@@ -48,7 +55,17 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 		{"IPsec", "ip xfrm policy add src 10.1.0.10/32 dst 198.51.100.9/32 proto tcp dir fwd action block",
 			"ip xfrm policy flush"},
 		{"connections flushed", flush, "true"},
-	} {
+	})
+}
+
+// cause is a change of what the stack decides by: a script, and one that undoes it.
+type cause struct{ name, script, undo string }
+
+// follows has a flow cached under the rules round1 for each cause, runs the cause's script, and waits until the gateway
+// with the cache treats the flow as the one without. Long: the steps of each cause.
+func (tw *twins) follows(t *testing.T, causes []cause) {
+	t.Helper()
+	for _, c := range causes {
 		f := begin(t, tw, alice)
 		up, down := f.fromClient(), f.fromPeer()
 		tw.makeCached(t, down, up)
@@ -62,7 +79,7 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 			w.Router.Do(func() { err = netlink.ConntrackTableFlush(netlink.ConntrackTable) })
 			must(t, err)
 		})
-		counted := false // the kernel deletes masqueraded connections later; and the next packet may begin one again
+		counted := false // the kernel deletes masqueraded connections later, and the next packet may begin one again
 		netnstest.Await(t, c.name+" to count", func() error {
 			a, now := tw.arrivals(t, down, up)
 			if counted = counted || !now.equal(before); !counted {
@@ -83,8 +100,8 @@ chain forward { type filter hook forward priority 0; ct state established,relate
 	}
 }
 
-// TestCacheKnowsClients: a client that is logged out receives nothing more of a cached flow, and the rest again
-// when it is back.
+// TestCacheKnowsClients: a client that is logged out gets no more packets of a cached flow, and gets them again when it
+// is logged in.
 func TestCacheKnowsClients(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -103,8 +120,8 @@ func TestCacheKnowsClients(t *testing.T) {
 	}
 }
 
-// TestCacheEndsWithItsDaemon: without a daemon, which would hear of changes, the stack forwards again soon; a
-// restarted one goes on. No packet is lost or changed by that.
+// TestCacheEndsWithItsDaemon: when the daemon is dead, and would miss changes, the stack soon forwards instead of the
+// cache. The next daemon uses the cache again. No packet is lost or changed.
 func TestCacheEndsWithItsDaemon(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -133,7 +150,7 @@ func TestCacheEndsWithItsDaemon(t *testing.T) {
 	tw.makeCached(t, f.fromClient(), f.fromPeer())
 }
 
-// begin opens a connection of a client's to port 2000 of a server behind the WAN's link.
+// begin opens a connection of a client to port 2000 of a server beyond the WAN's own network.
 func begin(t *testing.T, tw *twins, client netip.Addr) *flow {
 	t.Helper()
 	tw.begun++
@@ -163,7 +180,7 @@ func (tw *twins) makeCached(t *testing.T, frames ...[]byte) {
 	})
 }
 
-// passedUnseen counts the packets that the cached twin has redirected, without its daemon.
+// passedUnseen returns how many packets the cached twin has redirected, also while it has no daemon.
 func (tw *twins) passedUnseen(t *testing.T) (n uint64) {
 	t.Helper()
 	m, err := ebpf.LoadPinnedMap(fmt.Sprintf("/sys/fs/bpf/%d/stats", tw.cached.Router.TID()), nil)
@@ -177,12 +194,12 @@ func (tw *twins) passedUnseen(t *testing.T) (n uint64) {
 	return n
 }
 
-// TestCacheWithConnectionMarks: rules mark a flow's connection, and decide by the mark that the packet before has left.
-// No packet takes another's place in that.
+// TestCacheWithConnectionMarks: rules mark a flow's connection, and decide by the mark that the packet before left.
+// With the cache the same packets pass as without it.
 func TestCacheWithConnectionMarks(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
-	rules := func(name, rules string) {
+	tw.withMarks(t, func(name, rules string) {
 		tw.rules(t, name, fmt.Sprintf(
 			`table ip %s { chain from { type nat hook postrouting priority 100; oifname wan0 meta l4proto tcp masquerade
 }
@@ -190,7 +207,12 @@ chain forward { type filter hook forward priority 0; meta l4proto 253 accept
 %s
 }
 }`, name, rules))
-	}
+	})
+}
+
+// withMarks is TestCacheWithConnectionMarks for a family of addresses. The function rules sets rules.
+func (tw *twins) withMarks(t *testing.T, rules func(name, rules string)) {
+	t.Helper()
 	rules("round1", "ct state invalid drop")
 	f, other := begin(t, tw, alice), begin(t, tw, bob)
 	tw.makeCached(t, f.fromClient(), f.fromPeer(), other.fromClient(), other.fromPeer())

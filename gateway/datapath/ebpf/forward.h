@@ -46,14 +46,14 @@ static __always_inline int may_bypass_stack(const struct __sk_buff *skb, const s
 	return sizeof(*ip) + tcp->doff * 4 + skb->gso_size <= mtu;
 }
 
-/* readdress sets the packet's Ethernet addresses and decrements its TTL. */
+/* readdress sets the packet's Ethernet addresses, see set_mac, and decrements its TTL. */
 static __always_inline int readdress(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip,
 	const void *to, const void *from, __u32 ifindex)
 {
 	__u32 sum = ip->check + bpf_htons(0x0100);
 
-	__builtin_memcpy(eth->h_dest, to, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, from, ETH_ALEN);
+	set_mac(eth->h_dest, to);
+	set_mac(eth->h_source, from);
 	ip->check = sum + (sum >= 0xffff);
 	ip->ttl--;
 	count(skb, REASON_FORWARDED);

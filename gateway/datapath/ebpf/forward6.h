@@ -31,12 +31,12 @@ static __always_inline int may_bypass_stack6(const struct __sk_buff *skb, const 
 	return IP6_LEN + tcp->doff * 4 + skb->gso_size <= mtu;
 }
 
-/* readdress6 sets the packet's Ethernet addresses and decrements its hop limit. */
+/* readdress6 is readdress for IPv6. */
 static __always_inline int readdress6(struct __sk_buff *skb, struct ethhdr *eth, struct ipv6hdr *ip,
 	const void *to, const void *from, __u32 ifindex)
 {
-	__builtin_memcpy(eth->h_dest, to, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, from, ETH_ALEN);
+	set_mac(eth->h_dest, to);
+	set_mac(eth->h_source, from);
 	ip->hop_limit--;
 	count(skb, REASON_FORWARDED);
 	return bpf_redirect(ifindex, 0);

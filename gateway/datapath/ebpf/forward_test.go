@@ -1,3 +1,8 @@
+// Tests of the programs that forward packets to clients and to the WAN, one packet at a time. newNetwork makes a LAN
+// with alice and bob and a WAN with a server, and open starts a data path between them (main_test.go). tcp and udp make
+// a frame from alice to the server, changed by edits; try runs one program over a frame, and packets and change tell
+// which counts grew (programs_test.go).
+
 package ebpf
 
 import (
@@ -15,7 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// decode reads a packet and fails the test where a checksum is wrong.
+// decode reads a frame and fails the test if a checksum is wrong.
 func decode(t *testing.T, b []byte) (eth *layers.Ethernet, ip *layers.IPv4, l4 *layers.TCP) {
 	t.Helper()
 	p := gopacket.NewPacket(b, layers.LayerTypeEthernet, gopacket.Default)
@@ -33,7 +38,7 @@ func decode(t *testing.T, b []byte) (eth *layers.Ethernet, ip *layers.IPv4, l4 *
 	return eth, ip, l4
 }
 
-// TestForwarded checks the packet that leaves: changed like by a router, and no more.
+// TestForwarded: a packet that is redirected is changed as by a router, and not otherwise.
 func TestForwarded(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -75,7 +80,8 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// TestWANIn is the policy for packets to the clients. Long: most lines are the table of cases.
+// TestWANIn: the table is the policy for packets to the clients, as in TestLANIn. Long: most lines are the table of
+// cases.
 func TestWANIn(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -134,7 +140,8 @@ func TestWANIn(t *testing.T) {
 	}
 }
 
-// TestAggregatedPacketsAreCountedAsOnTheWire: a header for each segment, not one.
+// TestAggregatedPacketsAreCountedAsOnTheWire: an aggregated packet is counted as its segments on the wire, each with
+// its headers.
 func TestAggregatedPacketsAreCountedAsOnTheWire(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -174,7 +181,7 @@ func TestLimiterTellsInTime(t *testing.T) {
 	place, err := d.placeOf(alice)
 	must(t, err)
 	lan := index(t, n.lan)
-	d.try(t, d.objs.LanIn, lan, udp(443)) // fills the next-hop cache
+	d.try(t, d.objs.LanIn, lan, udp(443)) // the next hop is now cached
 	for i, c := range []struct {
 		used  float64 // share of the burst
 		drops bool
@@ -187,7 +194,7 @@ func TestLimiterTellsInTime(t *testing.T) {
 		var m gatewayMeters
 		must(t, d.objs.ClientMeters.Lookup(place, &m))
 		var verdict uint32
-		for took := uint64(burst); took > uint64(burst)/200; { // repeat where a busy machine let the bucket fill meanwhile
+		for took := uint64(burst); took > uint64(burst)/200; { // again if the bucket has filled too much meanwhile
 			began := now()
 			m.Up.Ns = began - uint64((1-c.used)*float64(burst))
 			must(t, d.objs.ClientMeters.Put(place, m))
@@ -200,8 +207,8 @@ func TestLimiterTellsInTime(t *testing.T) {
 	}
 }
 
-// TestReset is the answer to a TCP segment that may not pass (RFC 9293, 3.10.7.1). Long: the steps of one run, each of
-// which needs the state that the one before left.
+// TestReset compares the reset that answers a rejected TCP segment with RFC 9293, 3.10.7.1. Long: the steps of one run,
+// each of which needs the state that the one before left.
 func TestReset(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -211,7 +218,7 @@ func TestReset(t *testing.T) {
 			func(f *datapathtest.Frame) { edit(f.L4.(*layers.TCP)); f.Payload = make([]byte, bytes) })
 	}
 	syn := func(l *layers.TCP) { l.SYN, l.ACK, l.PSH = true, false, false }
-	// What a neighbour on a virtual link sends: only the pseudo-header's sum.
+	// A neighbour on a virtual link leaves the checksum for later: the field has only the pseudo-header's sum.
 	partial := seg(syn, 0)
 	sum := uint32(binary.BigEndian.Uint16(partial[26:])) + uint32(binary.BigEndian.Uint16(partial[28:])) +
 		uint32(binary.BigEndian.Uint16(partial[30:])) + uint32(binary.BigEndian.Uint16(partial[32:])) + 6 + 20
@@ -264,7 +271,7 @@ func TestAdmissionEnds(t *testing.T) {
 	admit := func(c datapath.Client) {
 		c.Addrs, c.MAC, c.Admitted = []netip.Addr{alice}, aliceMAC, true
 		must(t, d.Set(c))
-		send() // fills or uses the next-hop cache
+		send() // the next hop is now cached
 	}
 	admit(datapath.Client{Until: time.Now().Add(time.Hour)})
 	if v := send(); v != redirect {

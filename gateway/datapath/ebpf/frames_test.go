@@ -1,3 +1,7 @@
+// Tests of unusual and malformed frames on a real wire between two interfaces, and the functions that make such frames.
+// newNetwork makes a LAN with alice and bob and a WAN with a server, and open starts a data path between them
+// (main_test.go).
+
 package ebpf
 
 import (
@@ -17,13 +21,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// wire is a packet socket at the client's end and one at the server's.
+// Each odd frame is followed by a frame that must pass (sentinelPort), so that the test knows when the odd one has been
+// handled.
+
+// wire has a packet socket at the client's end and one at the server's.
 type wire struct {
 	client, server int // file descriptors
 	sentinels      uint64
 }
 
-// wire opens the sockets. Ports 443 and sentinelPort are open at the server, which so sends no errors.
+// wire opens the sockets. The server listens at the ports 443 and sentinelPort, so that it sends no ICMP errors.
 func (n network) wire(t *testing.T) *wire {
 	t.Helper()
 	w := &wire{}
@@ -62,8 +69,8 @@ func (n network) wire(t *testing.T) *wire {
 
 const sentinelPort = 4001
 
-// pass sends a frame from the client, followed by one that must pass, and returns what arrived at the server before the
-// latter.
+// pass sends a frame from the client, followed by one that must pass, and returns the frames that arrived at either end
+// before that one.
 func (w *wire) pass(t *testing.T, sent []byte) (all []receivedFrame) {
 	t.Helper()
 	w.sentinels++
@@ -88,14 +95,14 @@ func (w *wire) pass(t *testing.T, sent []byte) (all []receivedFrame) {
 	}
 }
 
-// receivedFrame is a frame that arrived, and the end at which it did.
+// receivedFrame is a frame, and the end at which it arrived.
 type receivedFrame struct {
 	frame  []byte
 	tagged bool
-	sent   bool // by this side itself
+	sent   bool // the end itself sent it
 }
 
-// of reports whether the frame came from elsewhere and contains an address's bytes.
+// of reports whether the frame came from the other end and contains an address.
 func (c receivedFrame) of(a netip.Addr) bool {
 	return !c.sent && bytes.Contains(c.frame, a.AsSlice()) && binary.BigEndian.Uint16(c.frame[12:]) != unix.ETH_P_ARP
 }
@@ -171,13 +178,15 @@ const (
 
 // oddFrame is an unusual or malformed frame, and what must become of it.
 type oddFrame struct {
-	spoil   []func([]byte) []byte
-	passes  bool   // from an admitted client
-	reason  string // how it is counted, from an admitted client; "": not at all
-	counted int    // counted bytes, for an admitted client
+	spoil []func([]byte) []byte
+	// What becomes of it when an admitted client sends it.
+	passes  bool
+	reason  string // the counter that counts it; "": none
+	counted int    // bytes that are counted for the client
 }
 
-// oddFrames are based on an IP packet of 128 bytes: 20 of IP, 8 of UDP, 100 of 'x'. Long: a line for each frame.
+// oddFrames returns odd frames by name. They are made from an IP packet of 128 bytes: 20 of IP, 8 of UDP, 100 of 'x'.
+// Long: a line for each frame.
 func oddFrames() map[string]oddFrame {
 	type spoil = []func([]byte) []byte
 	all := map[string]oddFrame{
@@ -231,7 +240,7 @@ func oddFrames() map[string]oddFrame {
 }
 
 // TestOddFramesOnTheWire sends each odd frame from an admitted and from an unauthenticated client. The admitted
-// client's frame is routed correctly, or counted and dropped; the other's never passes.
+// client's frame is forwarded as by a router, or counted and dropped; the other's never passes.
 func TestOddFramesOnTheWire(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -239,15 +248,15 @@ func TestOddFramesOnTheWire(t *testing.T) {
 	w := n.wire(t)
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{bob}, MAC: bobMAC}))
-	w.pass(t, udp(443)) // fills the next-hop cache
 	for name, c := range oddFrames() {
 		t.Run(name, func(t *testing.T) {
+			w.pass(t, udp(443)) // the next hop is now cached, for a second
 			before, earlier := d.packets(t), counters(t, d, alice)
 			came := w.pass(t, spoilt(udp(443), c.spoil))
 			got := change(before, d.packets(t))
 			checkCame(t, came, c)
 			checkCounted(t, got, c.reason)
-			// The frame that follows each is 20, 8 and 16 bytes long.
+			// The packet that follows each has headers of 20 and 8 bytes, and 16 bytes of data.
 			if bytes := counters(t, d, alice).UpBytes - earlier.UpBytes - 44; bytes != uint64(c.counted) {
 				t.Errorf("counted %d bytes, want %d", bytes, c.counted)
 			}
@@ -280,14 +289,14 @@ func checkCame(t *testing.T, came []receivedFrame, c oddFrame) {
 	if came[0].tagged || binary.BigEndian.Uint16(f[12:]) != unix.ETH_P_IP {
 		t.Errorf("it passed with a tag: % x", f[:18])
 	}
-	// The end by the header's length, or the minimum of an Ethernet frame.
+	// The length is that of the packet with its header, or an Ethernet frame's least.
 	if logged := int(binary.BigEndian.Uint16(f[16:])); len(f) > max(14+logged, 60) || logged != c.counted {
 		t.Errorf("%d bytes passed of a packet of %d, want %d", len(f)-14, logged, c.counted)
 	}
 }
 
-// checkCounted compares the counts with a reason and the frame that must pass. "passed" is either way of passing: each
-// second a packet goes through the stack.
+// checkCounted checks that the odd frame was counted under a reason, and the frame after it as passed. The reason
+// "passed" is "forwarded" or "stack": each second one packet goes through the stack.
 func checkCounted(t *testing.T, got map[string]uint64, reason string) {
 	t.Helper()
 	passed, want := got["forwarded"]+got["stack"], uint64(1)
@@ -312,7 +321,8 @@ func checkCounted(t *testing.T, got map[string]uint64, reason string) {
 	}
 }
 
-// TestOddARPOnTheWire: truncated ARP, or ARP of other lengths, does not reach the stack, which would learn from it.
+// TestOddARPOnTheWire: ARP that is truncated or has wrong lengths does not reach the stack, which would learn
+// neighbours from it.
 func TestOddARPOnTheWire(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)

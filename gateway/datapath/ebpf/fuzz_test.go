@@ -1,3 +1,7 @@
+// Fuzz tests of the programs with any frame, and of the decoders of their records. newNetwork makes a LAN with alice
+// and bob and a WAN with a server, and open starts a data path between them (main_test.go). index is the number of an
+// interface.
+
 package ebpf
 
 import (
@@ -17,7 +21,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// FuzzRecords gives the decoders of the programs' rings any record.
+// FuzzRecords: no record in the programs' rings crashes its decoder.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte("\x02\x00\x00\x00abc"))
 	f.Add([]byte{10, 1, 0, 10, 2, 0, 0, 0, 0, 10, 0, 0})
@@ -76,7 +80,7 @@ ip neigh replace 192.0.2.2 lladdr 02:00:00:00:02:02 dev $wan`, "lan="+lan, "wan=
 			opts := &ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: skb{Ifindex: p.index}}
 			verdict, err := p.program.Run(opts)
 			if errors.Is(err, unix.EINVAL) {
-				continue // the kernel does not try frames without a whole header
+				continue // the kernel runs programs only over frames with a whole header
 			}
 			must(t, err)
 			if reason := leak(name, frame, verdict, opts.DataOut); reason != "" {

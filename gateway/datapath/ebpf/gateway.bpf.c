@@ -10,9 +10,10 @@
  * A packet's cost does not depend on the number of clients: an address's entry is at its place in the network, and
  * names the slot of its client. */
 #include "arp.h"
+#include "beside.h"
 #include "cache.h"
 #include "ip6.h"
-#include "pppoe.h"
+#include "pppoe6.h"
 #include "receive.h"
 
 /* drop_unleased handles a packet from an address of the LAN that is not leased. */
@@ -84,6 +85,8 @@ __noinline int clamp_up(struct __sk_buff *skb)
 	return c && c->session ? clamp(skb, c->mtu) : 0;
 }
 
+#define IN_SESSION6 0x63 /* a verdict: it is an IPv6 packet, see session6_in */
+
 /* session_in handles a frame of a PPPoE session. Those of control protocols go to the
  * concentrator's socket. */
 static __always_inline int session_in(struct __sk_buff *skb)
@@ -93,7 +96,7 @@ static __always_inline int session_in(struct __sk_buff *skb)
 
 	switch (strip_pppoe(skb, &session)) {
 	case NOT_DATA:
-		return is_ipv6_session(skb) ? drop(skb, REASON_IPV6) : TC_ACT_OK;
+		return !is_ipv6_session(skb) ? TC_ACT_OK : ipv6 ? IN_SESSION6 : drop(skb, REASON_IPV6);
 	case BAD_PPPOE:
 		return drop(skb, REASON_MALFORMED);
 	case IS_DATA:
@@ -167,6 +170,8 @@ int lan_in(struct __sk_buff *skb)
 		verdict = from_client6(skb);
 	else
 		verdict = from_client(skb);
+	if (ipv6 && lines && verdict == IN_SESSION6)
+		verdict = session6_in(skb);
 	return verdict_for_kernel(skb, write_window_after(skb, verdict));
 }
 
@@ -179,8 +184,8 @@ static __always_inline int is_martian(__be32 source)
 	return (__u8)(first - 1) >= 223 || first == 127;
 }
 
-/* find_path_down finds the way of a packet that is of an admitted client's flow; NULL: it is
- * not. */
+/* find_path_down finds the cache's entry for a packet of an admitted client's flow; NULL: there is
+ * none. */
 static __always_inline const struct client *find_path_down(struct __sk_buff *skb,
 	const struct iphdr *ip, const void *end, __u64 now, struct flow_path *p)
 {
@@ -202,7 +207,6 @@ __noinline int to_client(struct __sk_buff *skb)
 	void *data, *end;
 	struct ethhdr *eth;
 	struct iphdr *ip;
-	__u8 mac[ETH_ALEN];
 	__u32 at, zero = 0;
 	struct flow_path flow;
 	__u64 now;
@@ -257,8 +261,7 @@ __noinline int to_client(struct __sk_buff *skb)
 		count(skb, REASON_STACK);
 		return TC_ACT_UNSPEC;
 	}
-	copy_lan_mac(mac);
-	return readdress(skb, eth, ip, c->mac, mac, lan.ifindex);
+	return readdress(skb, eth, ip, c->mac, 0, lan.ifindex);
 }
 
 /* wan_in handles packets for the clients: all of them where packets are redirected, and
@@ -301,6 +304,17 @@ static __always_inline int is_judged(const struct __sk_buff *skb)
 	return skb->tc_index == JUDGED && (from == wan_ifindex || from == lan.ifindex);
 }
 
+/* is_from_beside reports whether a packet is from a client of another network that does not reach
+ * this one's. */
+static __always_inline int is_from_beside(const struct __sk_buff *skb)
+{
+	struct pair both = { .from = skb->ingress_ifindex, .to = lan.ifindex };
+
+	if (both.from == wan_ifindex || both.from == lan.ifindex || !both.from)
+		return 0;
+	return bpf_map_lookup_elem(&members, &both.from) && !bpf_map_lookup_elem(&reaches, &both);
+}
+
 static __always_inline int towards_client(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -313,6 +327,8 @@ static __always_inline int towards_client(struct __sk_buff *skb)
 
 	if (is_judged(skb))
 		return TC_ACT_OK;
+	if (beside && is_from_beside(skb))
+		return drop(skb, REASON_OTHER_NETWORK);
 	if (ipv6 && (void *)(eth + 1) <= end && eth->h_proto == bpf_htons(ETH_P_IPV6))
 		return ip6_out(skb);
 	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
@@ -349,8 +365,15 @@ int lan_out(struct __sk_buff *skb)
 	skb->cb[0] = 0;
 	verdict = write_window_after(skb, towards_client(skb));
 	if (lines && verdict == TC_ACT_OK)
-		verdict = to_pppoe_session(skb, verdict);
+		verdict = ipv6 && skb->protocol == bpf_htons(ETH_P_IPV6) ? to_session6(skb) : to_pppoe_session(skb, verdict);
 	return verdict == TC_ACT_OK ? TC_ACT_UNSPEC : verdict;
+}
+
+/* cut_in receives what the cutter has cut. */
+SEC("tc")
+int cut_in(struct __sk_buff *skb)
+{
+	return ipv6 && skb->protocol == bpf_htons(ETH_P_IPV6) ? cut6_in(skb) : cut4_in(skb);
 }
 
 /* class_of is the class of a packet that the stack forwarded, for the htb of the WAN's

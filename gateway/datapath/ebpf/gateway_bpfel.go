@@ -96,6 +96,33 @@ type gatewayFlow struct {
 	Protocol uint32
 }
 
+type gatewayFlow6Key struct {
+	_        structs.HostLayout
+	Saddr    gatewayAddr6
+	Daddr    gatewayAddr6
+	Sport    uint16
+	Dport    uint16
+	Protocol uint16
+	Side     uint16
+}
+
+type gatewayFlow6Path struct {
+	_          structs.HostLayout
+	Until      uint64
+	Generation uint32
+	Head       uint32
+	Mark       uint32
+	Priority   uint32
+	Most       uint16
+	Answers    uint8
+	Pad        uint8
+	Dmac       [6]uint8
+	Smac       [6]uint8
+	Sum        uint64
+	CtMark     uint32
+	Pad2       uint32
+}
+
 type gatewayFlowKey struct {
 	_        structs.HostLayout
 	Saddr    uint32
@@ -127,7 +154,7 @@ type gatewayFlowPath struct {
 	Smac        [6]uint8
 	Sum         uint64
 	CtMark      uint32
-	Pad         uint32
+	Network     uint32
 }
 
 type gatewayFlowSettings struct {
@@ -207,6 +234,32 @@ type gatewayKnown6 struct {
 	Dmac       [6]uint8
 	Smac       [6]uint8
 	Pad        uint32
+	Up         struct {
+		_          structs.HostLayout
+		Until      uint64
+		Stamp      uint64
+		Generation uint32
+		Head       uint32
+		Mark       uint32
+		Priority   uint32
+		Most       uint16
+		Dmac       [6]uint8
+		Smac       [6]uint8
+		Pad        [2]uint8
+	}
+	Down struct {
+		_          structs.HostLayout
+		Until      uint64
+		Stamp      uint64
+		Generation uint32
+		Head       uint32
+		Mark       uint32
+		Priority   uint32
+		Most       uint16
+		Dmac       [6]uint8
+		Smac       [6]uint8
+		Pad        [2]uint8
+	}
 }
 
 type gatewayLimits struct {
@@ -241,7 +294,13 @@ type gatewayNetwork struct {
 	Ifindex uint32
 	Gateway uint32
 	Mac     [6]uint8
-	Pad     [2]uint8
+	Number  uint16
+}
+
+type gatewayPair struct {
+	_    structs.HostLayout
+	From uint32
+	To   uint32
 }
 
 type gatewayPrefix struct {
@@ -293,7 +352,8 @@ const (
 	gatewayReasonREASON_OVERFLOW       gatewayReason = 17
 	gatewayReasonREASON_UNASKED        gatewayReason = 18
 	gatewayReasonREASON_THROTTLED      gatewayReason = 19
-	gatewayReasonREASON_COUNT          gatewayReason = 20
+	gatewayReasonREASON_OTHER_NETWORK  gatewayReason = 20
+	gatewayReasonREASON_COUNT          gatewayReason = 21
 )
 
 type gatewayScales struct {
@@ -322,7 +382,7 @@ type gatewaySettings6 struct {
 	_             structs.HostLayout
 	RedirectUntil uint64
 	Gateway       gatewayAddr6
-	Prefixes      [4]struct {
+	Prefixes      [8]struct {
 		_    structs.HostLayout
 		Bits uint64
 		Mask uint64
@@ -399,6 +459,8 @@ const (
 	gatewayMapClients          = "clients"
 	gatewayMapClients6         = "clients6"
 	gatewayMapDevices          = "devices"
+	gatewayMapFlow6Paths       = "flow6_paths"
+	gatewayMapFlow6Stamps      = "flow6_stamps"
 	gatewayMapFlowPaths        = "flow_paths"
 	gatewayMapFlowSettings     = "flow_settings"
 	gatewayMapFlowTallied      = "flow_tallied"
@@ -415,11 +477,14 @@ const (
 	gatewayMapHops6            = "hops6"
 	gatewayMapInbound6         = "inbound6"
 	gatewayMapKnown6           = "known6"
+	gatewayMapMembers          = "members"
 	gatewayMapNetworks         = "networks"
+	gatewayMapNetworks6        = "networks6"
 	gatewayMapNewSenders       = "new_senders"
 	gatewayMapNewcomers        = "newcomers"
 	gatewayMapPortal           = "portal"
 	gatewayMapRateShaping      = "rate_shaping"
+	gatewayMapReaches          = "reaches"
 	gatewayMapRequests         = "requests"
 	gatewayMapSenders          = "senders"
 	gatewayMapStats            = "stats"
@@ -432,16 +497,19 @@ const (
 	gatewayProgLanOut          = "lan_out"
 	gatewayProgPortalLookup    = "portal_lookup"
 	gatewayProgWanIn           = "wan_in"
+	gatewayVarBeside           = "beside"
 	gatewayVarBudgets          = "budgets"
 	gatewayVarCutterIfindex    = "cutter_ifindex"
 	gatewayVarHearDhcp         = "hear_dhcp"
 	gatewayVarIpv6             = "ipv6"
+	gatewayVarKnown6Shift      = "known6_shift"
 	gatewayVarLan              = "lan"
 	gatewayVarLearn            = "learn"
 	gatewayVarLines            = "lines"
 	gatewayVarNewSendersBudget = "new_senders_budget"
 	gatewayVarPortalPorts      = "portal_ports"
 	gatewayVarRouted           = "routed"
+	gatewayVarRouted6          = "routed6"
 	gatewayVarSenderBudget     = "sender_budget"
 	gatewayVarTallying         = "tallying"
 	gatewayVarTimed            = "timed"
@@ -516,6 +584,8 @@ type gatewayMapSpecs struct {
 	Clients          *ebpf.MapSpec `ebpf:"clients"`
 	Clients6         *ebpf.MapSpec `ebpf:"clients6"`
 	Devices          *ebpf.MapSpec `ebpf:"devices"`
+	Flow6Paths       *ebpf.MapSpec `ebpf:"flow6_paths"`
+	Flow6Stamps      *ebpf.MapSpec `ebpf:"flow6_stamps"`
 	FlowPaths        *ebpf.MapSpec `ebpf:"flow_paths"`
 	FlowSettings     *ebpf.MapSpec `ebpf:"flow_settings"`
 	FlowTallied      *ebpf.MapSpec `ebpf:"flow_tallied"`
@@ -532,11 +602,14 @@ type gatewayMapSpecs struct {
 	Hops6            *ebpf.MapSpec `ebpf:"hops6"`
 	Inbound6         *ebpf.MapSpec `ebpf:"inbound6"`
 	Known6           *ebpf.MapSpec `ebpf:"known6"`
+	Members          *ebpf.MapSpec `ebpf:"members"`
 	Networks         *ebpf.MapSpec `ebpf:"networks"`
+	Networks6        *ebpf.MapSpec `ebpf:"networks6"`
 	NewSenders       *ebpf.MapSpec `ebpf:"new_senders"`
 	Newcomers        *ebpf.MapSpec `ebpf:"newcomers"`
 	Portal           *ebpf.MapSpec `ebpf:"portal"`
 	RateShaping      *ebpf.MapSpec `ebpf:"rate_shaping"`
+	Reaches          *ebpf.MapSpec `ebpf:"reaches"`
 	Requests         *ebpf.MapSpec `ebpf:"requests"`
 	Senders          *ebpf.MapSpec `ebpf:"senders"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
@@ -549,16 +622,19 @@ type gatewayMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayVariableSpecs struct {
+	Beside           *ebpf.VariableSpec `ebpf:"beside"`
 	Budgets          *ebpf.VariableSpec `ebpf:"budgets"`
 	CutterIfindex    *ebpf.VariableSpec `ebpf:"cutter_ifindex"`
 	HearDhcp         *ebpf.VariableSpec `ebpf:"hear_dhcp"`
 	Ipv6             *ebpf.VariableSpec `ebpf:"ipv6"`
+	Known6Shift      *ebpf.VariableSpec `ebpf:"known6_shift"`
 	Lan              *ebpf.VariableSpec `ebpf:"lan"`
 	Learn            *ebpf.VariableSpec `ebpf:"learn"`
 	Lines            *ebpf.VariableSpec `ebpf:"lines"`
 	NewSendersBudget *ebpf.VariableSpec `ebpf:"new_senders_budget"`
 	PortalPorts      *ebpf.VariableSpec `ebpf:"portal_ports"`
 	Routed           *ebpf.VariableSpec `ebpf:"routed"`
+	Routed6          *ebpf.VariableSpec `ebpf:"routed6"`
 	SenderBudget     *ebpf.VariableSpec `ebpf:"sender_budget"`
 	Tallying         *ebpf.VariableSpec `ebpf:"tallying"`
 	Timed            *ebpf.VariableSpec `ebpf:"timed"`
@@ -599,6 +675,8 @@ type gatewayMaps struct {
 	Clients          *ebpf.Map `ebpf:"clients"`
 	Clients6         *ebpf.Map `ebpf:"clients6"`
 	Devices          *ebpf.Map `ebpf:"devices"`
+	Flow6Paths       *ebpf.Map `ebpf:"flow6_paths"`
+	Flow6Stamps      *ebpf.Map `ebpf:"flow6_stamps"`
 	FlowPaths        *ebpf.Map `ebpf:"flow_paths"`
 	FlowSettings     *ebpf.Map `ebpf:"flow_settings"`
 	FlowTallied      *ebpf.Map `ebpf:"flow_tallied"`
@@ -615,11 +693,14 @@ type gatewayMaps struct {
 	Hops6            *ebpf.Map `ebpf:"hops6"`
 	Inbound6         *ebpf.Map `ebpf:"inbound6"`
 	Known6           *ebpf.Map `ebpf:"known6"`
+	Members          *ebpf.Map `ebpf:"members"`
 	Networks         *ebpf.Map `ebpf:"networks"`
+	Networks6        *ebpf.Map `ebpf:"networks6"`
 	NewSenders       *ebpf.Map `ebpf:"new_senders"`
 	Newcomers        *ebpf.Map `ebpf:"newcomers"`
 	Portal           *ebpf.Map `ebpf:"portal"`
 	RateShaping      *ebpf.Map `ebpf:"rate_shaping"`
+	Reaches          *ebpf.Map `ebpf:"reaches"`
 	Requests         *ebpf.Map `ebpf:"requests"`
 	Senders          *ebpf.Map `ebpf:"senders"`
 	Stats            *ebpf.Map `ebpf:"stats"`
@@ -640,6 +721,8 @@ func (m *gatewayMaps) Close() error {
 		m.Clients,
 		m.Clients6,
 		m.Devices,
+		m.Flow6Paths,
+		m.Flow6Stamps,
 		m.FlowPaths,
 		m.FlowSettings,
 		m.FlowTallied,
@@ -656,11 +739,14 @@ func (m *gatewayMaps) Close() error {
 		m.Hops6,
 		m.Inbound6,
 		m.Known6,
+		m.Members,
 		m.Networks,
+		m.Networks6,
 		m.NewSenders,
 		m.Newcomers,
 		m.Portal,
 		m.RateShaping,
+		m.Reaches,
 		m.Requests,
 		m.Senders,
 		m.Stats,
@@ -674,16 +760,19 @@ func (m *gatewayMaps) Close() error {
 //
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayVariables struct {
+	Beside           *ebpf.Variable `ebpf:"beside"`
 	Budgets          *ebpf.Variable `ebpf:"budgets"`
 	CutterIfindex    *ebpf.Variable `ebpf:"cutter_ifindex"`
 	HearDhcp         *ebpf.Variable `ebpf:"hear_dhcp"`
 	Ipv6             *ebpf.Variable `ebpf:"ipv6"`
+	Known6Shift      *ebpf.Variable `ebpf:"known6_shift"`
 	Lan              *ebpf.Variable `ebpf:"lan"`
 	Learn            *ebpf.Variable `ebpf:"learn"`
 	Lines            *ebpf.Variable `ebpf:"lines"`
 	NewSendersBudget *ebpf.Variable `ebpf:"new_senders_budget"`
 	PortalPorts      *ebpf.Variable `ebpf:"portal_ports"`
 	Routed           *ebpf.Variable `ebpf:"routed"`
+	Routed6          *ebpf.Variable `ebpf:"routed6"`
 	SenderBudget     *ebpf.Variable `ebpf:"sender_budget"`
 	Tallying         *ebpf.Variable `ebpf:"tallying"`
 	Timed            *ebpf.Variable `ebpf:"timed"`

@@ -1,4 +1,6 @@
 package ebpf
 
-//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cflags "-O2 -g -Wall -Werror -I/usr/include/x86_64-linux-gnu" gateway gateway.bpf.c
-//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -cflags "-O2 -g -Wall -Werror -I/usr/include/x86_64-linux-gnu" learn learn.bpf.c
+//go:generate -command bpf2go go tool bpf2go -tags linux -target bpfel,bpfeb -cflags "-O2 -g -Wall -Werror -I/usr/include/x86_64-linux-gnu"
+//go:generate bpf2go gateway gateway.bpf.c
+//go:generate bpf2go learn learn.bpf.c
+//go:generate bpf2go split split.bpf.c

@@ -1,8 +1,11 @@
+// The guard (package guard): nftables rules that let nothing pass while programs are missing.
+
 package ebpf
 
 import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
+	"github.com/gateweigh/gateweigh/gateway/shared"
 )
 
 // guardian returns the guard that replaces the programs' protection where they are gone.
@@ -35,6 +38,12 @@ func (d *Datapath) keepGuard() {
 	d.report("the guard's rules", err)
 }
 
+// isOther reports whether a table is the guard of another LAN, or another one without effect on this LAN's packets.
+func (d *Datapath) isOther(family uint8, table string) bool {
+	return shared.IsOwnTable(family, table) ||
+		family == uint8(nftables.Inet) && guard.IsOwnTable(table) && table != guard.Table(d.net.Interface)
+}
+
 // noGuard is the digest of a table that is not there, or has no rules.
 var noGuard [32]byte
 
@@ -56,7 +65,7 @@ func (d *Datapath) setGuard(change func(guard.Guard) error) error {
 // programs judge them.
 func (d *Datapath) letThrough(g guard.Guard) error { return g.Renew(d.lan.Index, d.wan.Index) }
 
-// letsNothing has it let nothing pass.
+// letsNothing has a guard let nothing pass between the LAN and anywhere.
 func letsNothing(g guard.Guard) error { return g.Renew() }
 
 // guardState reads the guard's rules, if any rules have changed since they were last as noted. keeping is held.

@@ -1,3 +1,7 @@
+// Tests of the guard, the nftables rules that let nothing pass without the programs, and of other programs at the
+// interfaces. newNetwork makes a LAN with alice and bob and a WAN with a server, and open starts a data path between
+// them (main_test.go). detach is the command of that name.
+
 package ebpf
 
 import (
@@ -39,7 +43,7 @@ func TestGuardRestored(t *testing.T) {
 	must(t, Remove(d.cfg)) // as detach --force does
 	run(t, "nft add table inet gd_test; nft delete table inet gd_test")
 	d.readRules()
-	d.lookNow <- struct{}{} // has the watcher look, which takes the word before the next
+	d.lookNow <- struct{}{} // accepted when the watcher begins a check; the next one when that has ended
 	d.lookNow <- struct{}{}
 	d.lookNow <- struct{}{}
 	if Attached(d.cfg) || d.Repairs() != (Repairs{Guarded: uint64(len(changes))}) {
@@ -50,8 +54,8 @@ func TestGuardRestored(t *testing.T) {
 	}
 }
 
-// TestChangedPinFolder: a data path with another pin folder than its predecessor's takes over, and a predecessor's
-// programs are found and detached without their folder.
+// TestChangedPinFolder: a data path can take over from a predecessor with another folder of pins, and detach finds a
+// predecessor's programs without its folder.
 func TestChangedPinFolder(t *testing.T) {
 	netnstest.NeedTCX(t)
 	n := newNetwork(t)
@@ -138,11 +142,11 @@ func TestForeignProgramBeforeOursIsLogged(t *testing.T) {
 	}
 }
 
-// logTo has a data path that is to be opened write its log there.
+// logTo configures a data path to write its log to l.
 func logTo(l *logtest.Log) func(*Config) { return func(c *Config) { c.Log = l.Logger() } }
 
-// TestDetachWithoutGuard: where the guard cannot be shut, because another process holds its table, detach takes no
-// program off.
+// TestDetachWithoutGuard: if the guard cannot be shut, because another process owns its table, detach detaches no
+// program.
 func TestDetachWithoutGuard(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)

@@ -1,3 +1,5 @@
+// Tests of connections whose addresses the kernel's helpers for FTP and SIP translate, with the cache of flows.
+
 package ebpf
 
 import (
@@ -18,7 +20,10 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// newHelped makes a gateway that masquerades, lets in only what clients began or a helper expects, and caches.
+// The tests of connections that a helper of the kernel's connection tracking expects, with a gateway that caches flows.
+
+// newHelped returns a gateway that masquerades and caches flows. From outside it lets in only packets of connections
+// that clients began or that a helper expects.
 func newHelped(t *testing.T) *datapathtest.World {
 	t.Helper()
 	netnstest.NeedTCX(t)
@@ -39,13 +44,13 @@ END`)
 	if err != nil {
 		t.Fatal(out)
 	}
-	w.Server.Run(t, "ip route del default") // knows no way to clients
+	w.Server.Run(t, "ip route del default") // the server has no route to clients
 	becomes(t, w, "flow cache", "ip isp")
 	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true}))
 	return w
 }
 
-// proftpd's configuration, for files that everybody may read.
+// ftpd is the configuration of proftpd, with files that everybody may read.
 const ftpd = `ServerType standalone
 Port 21
 UseIPv6 off
@@ -69,8 +74,8 @@ TransferLog none
 </Anonymous>
 `
 
-// TestActiveFTP: the server's connection to the client passes, is translated and cached; the client's, in which the
-// helper rewrites addresses, always takes the stack.
+// TestActiveFTP: the server's connection to the client, with the file, passes and is translated and cached. The
+// client's connection, in which the helper rewrites addresses, is always forwarded by the stack.
 func TestActiveFTP(t *testing.T) {
 	t.Parallel()
 	w := newHelped(t)
@@ -105,8 +110,8 @@ func TestActiveFTP(t *testing.T) {
 	}
 }
 
-// TestSIP: a call is translated in its messages, and its sound passes and is cached. Long: the steps of one run, each
-// of which needs the state that the one before left.
+// TestSIP: the kernel's helper translates the addresses in a call's messages, and the call's sound passes and is
+// cached. Long: the steps of one run, each of which needs the state that the one before left.
 func TestSIP(t *testing.T) {
 	t.Parallel()
 	w := newHelped(t)
@@ -149,7 +154,7 @@ func TestSIP(t *testing.T) {
 		t.Fatalf("the phone is answered\n%s", answer)
 	}
 	outside := netip.MustParseAddrPort(place[1] + ":" + place[2])
-	_, err := other.WriteToUDPAddrPort([]byte("hello"), outside) // it is expected from there alone
+	_, err := other.WriteToUDPAddrPort([]byte("hello"), outside) // the helper does not expect it from this address
 	must(t, err)
 	_, from = hear(sound)
 	netnstest.Await(t, "the sound in the cache", func() error {

@@ -1,3 +1,6 @@
+// How the meters of the programs (limit.h) follow the queues of classes (htb) in which packets beyond clients' rates
+// wait.
+
 package ebpf
 
 import (

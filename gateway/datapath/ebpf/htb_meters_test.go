@@ -1,3 +1,7 @@
+// A test of the meters that follow the queues of clients with a rate (htb_meters.go). newNetwork makes a LAN with alice
+// and bob and a WAN with a server, and open starts a data path between them (main_test.go). rated is a client with a
+// rate, and shaped switches shaping on (shape_test.go).
+
 package ebpf
 
 import (
@@ -10,13 +14,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// TestMetersFollowQueue: a meter that is set by what waits leaves the other direction's, which the programs change
-// meanwhile. Long: the steps of one run, each of which needs the state that the one before left.
+// TestMetersFollowQueue: the daemon sets a client's meter in one direction by the packets that wait in its queue. That
+// does not change the meter of the other direction, which the programs change at the same time. Long: the steps of one
+// run, each of which needs the state that the one before left.
 func TestMetersFollowQueue(t *testing.T) {
 	n := newNetwork(t)
 	run(t, "tc qdisc add dev $lan root handle 8: pfifo limit 50", n.env()...)
 	d := n.open(t, shaped)
-	d.stop() // which would follow too
+	d.stop() // the daemon would set meters too
 	client := rated(0, 0)
 	client.Limits = datapath.Limits{UpBps: 100_000, DownBps: 8000}
 	must(t, d.Set(client))
@@ -46,7 +51,7 @@ func TestMetersFollowQueue(t *testing.T) {
 		}
 	})
 	for range 200 {
-		d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443, payload(1300))) // waits, so that it is followed
+		d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443, payload(1300))) // waits in the queue
 		d.shaping.mu.Lock()
 		err := d.followClasses()
 		d.shaping.mu.Unlock()

@@ -9,52 +9,20 @@
  */
 #pragma once
 
+#include "heard6.h"
 #include "known6.h"
 #include "preauth6.h"
-
-/* hear6 has the daemon hear a frame, or its beginning. It returns 0 where it does not. */
-__noinline int hear6(struct __sk_buff *skb, enum sending kind, int known)
-{
-	__u64 bytes = skb->len;
-	struct request *r;
-	int whole = kind != IS_NEW;
-
-	if (!may_send(skb, kind, known))
-		return 0;
-	if (!known && bpf_ringbuf_query(&heard6, BPF_RB_AVAIL_DATA) > HEARD6 / 2)
-		return 0; /* half of the buffer is for clients that are known */
-	if (!whole && bytes > ETH_HLEN + IP6_LEN)
-		bytes = ETH_HLEN + IP6_LEN;
-	if (bytes < ETH_HLEN + IP6_LEN)
-		return 0;
-	asm volatile("" : "+r"(bytes));
-	if (bytes > REQUEST_MAX)
-		return 0;
-	if (bytes <= HEARD6_MOST)
-		r = bpf_ringbuf_reserve(&heard6, offsetof(struct request, frame) + HEARD6_MOST, 0);
-	else
-		r = bpf_ringbuf_reserve(&heard6, sizeof(*r), 0);
-	if (!r)
-		return 0;
-	if (bpf_skb_load_bytes(skb, 0, r->frame, bytes)) {
-		bpf_ringbuf_discard(r, 0);
-		return 0;
-	}
-	r->bytes = bytes;
-	bpf_ringbuf_submit(r, 0);
-	return 1;
-}
 
 /* nd_in handles a message of neighbour discovery. known: its source is an address of the client that
  * sent it. */
 static __always_inline int nd_in(struct __sk_buff *skb, const struct ipv6hdr *ip, __u8 type,
-	const struct client *c, int known)
+	const struct client *c, int known, __u32 session)
 {
 	if (ip->hop_limit != ND_HOPS)
 		return drop(skb, REASON_MALFORMED);
-	if (!hear6(skb, SENDS_ND, known))
+	if (!hear6(skb, SENDS_ND, known, session))
 		return drop(skb, REASON_THROTTLED);
-	if (type != ICMP6_NEIGHBOUR_SOLICITATION)
+	if (type != ICMP6_NEIGHBOUR_SOLICITATION || session) /* in a session the daemon answers */
 		return drop(skb, REASON_LOCAL);
 	if (is_unspecified6(&ip->saddr))
 		return pass(skb, REASON_LOCAL);
@@ -90,7 +58,7 @@ static __always_inline int across6(struct __sk_buff *skb, const struct ipv6hdr *
 	const struct settings6 *s, const void *end, __u64 now)
 {
 	struct addr6 dst = addr6_at(&ip->daddr);
-	const struct client *c = bpf_map_lookup_elem(&clients6, &dst);
+	const struct client *c = client6(dst);
 
 	if (!c || is_link_local6(&ip->daddr))
 		return drop(skb, REASON_NOT_LEASED);
@@ -102,27 +70,6 @@ static __always_inline int across6(struct __sk_buff *skb, const struct ipv6hdr *
 	set_judged(skb);
 	count(skb, REASON_STACK);
 	return TC_ACT_UNSPEC;
-}
-
-/* forward_known_up6 forwards a packet whose connection is known; NOT_KNOWN6: it is not. */
-static __always_inline int forward_known_up6(struct __sk_buff *skb, struct ethhdr *eth,
-	struct ipv6hdr *ip, __u32 session, const struct settings6 *s, const void *end)
-{
-	const struct known6 *k = known6_at(ip, end, 1);
-	const struct settings *common;
-	__u64 now = clock_ns();
-	__u32 zero = 0;
-
-	if (!k || !is_known6(k, s, ip, end, 1) || now >= k->up_until || expired(&k->client, now) ||
-		now >= s->redirect_until || mac_at(k->client.mac) != mac_at(eth->h_source) ||
-		k->client.session != session || skb->pkt_type != PACKET_HOST || !may_bypass_stack6(skb, ip, k->mtu, end))
-		return NOT_KNOWN6;
-	common = bpf_map_lookup_elem(&gateway_settings, &zero);
-	if (!common || k->generation != common->generation)
-		return NOT_KNOWN6;
-	if (unlikely(!within_limits(skb, 0, &k->client, on_wire6(skb, ip, end), 1, now)))
-		return TC_ACT_SHOT;
-	return readdress6(skb, eth, ip, k->dmac, k->smac, k->ifindex);
 }
 
 /* forward_up6 forwards an admitted client's packet. changes is settings6.changes before the client's
@@ -141,6 +88,14 @@ static __always_inline int forward_up6(struct __sk_buff *skb, struct ethhdr *eth
 
 	if (!common || !h)
 		return TC_ACT_SHOT;
+	if (unlikely(is_beyond_link6(ip, s)))
+		return drop(skb, REASON_FOREIGN_SOURCE);
+	if (now >= s->redirect_until) {
+		int verdict = forward_cached_up6(skb, eth, ip, c, s, end, now, changes);
+
+		if (verdict != NOT_KNOWN6)
+			return verdict;
+	}
 	if (!same6(h->dst, dst) || h->generation != common->generation || now >= h->until)
 		way = ask_for_hop6(skb, common->generation);
 	if (way == WAY6_LOCAL && !(is_link_local6(&ip->daddr) && bpf_map_lookup_elem(&clients6, &dst)))
@@ -162,85 +117,73 @@ static __always_inline int forward_up6(struct __sk_buff *skb, struct ethhdr *eth
 
 /* unknown6 handles a packet from an address that no client is known to have. */
 static __always_inline int unknown6(struct __sk_buff *skb, const struct ipv6hdr *ip,
-	const struct settings6 *s)
+	const struct settings6 *s, __u32 session)
 {
 	if (!is_link_local6(&ip->saddr) && !is_of_lan6(s, addr6_at(&ip->saddr)))
 		return drop(skb, REASON_FOREIGN_SOURCE);
-	hear6(skb, IS_NEW, 0);
+	hear6(skb, IS_NEW, 0, session);
 	return drop(skb, REASON_NOT_LEASED);
 }
 
 /* dhcp6_in handles a message of a DHCPv6 client or server. */
-static __always_inline int dhcp6_in(struct __sk_buff *skb, struct ports p, int known)
+static __always_inline int dhcp6_in(struct __sk_buff *skb, struct ports p, int known, __u32 session)
 {
 	if (p.dest != DHCP6_SERVER) {
-		hear6(skb, SENDS_DHCP, known);
+		hear6(skb, SENDS_DHCP, known, session);
 		return drop(skb, REASON_ROGUE_DHCP);
 	}
-	return drop(skb, hear6(skb, SENDS_DHCP, known) ? REASON_LOCAL : REASON_THROTTLED);
+	return drop(skb, hear6(skb, SENDS_DHCP, known, session) ? REASON_LOCAL : REASON_THROTTLED);
 }
 
-/* pull6 makes a frame's first headers readable; 0: it has no IPv6 header. */
-static __always_inline int pull6(struct __sk_buff *skb)
-{
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 most = ETH_HLEN + IP6_LEN + sizeof(struct tcphdr), want = skb->len < most ? skb->len : most;
-
-	if (likely(data + most <= end))
-		return 1;
-	return want >= ETH_HLEN + IP6_LEN && !bpf_skb_pull_data(skb, want);
-}
-
-/* ip6_in handles a packet from a client: session is the PPPoE session it came in, network order,
- * or 0. */
-__noinline int ip6_in(struct __sk_buff *skb, __u32 session)
+/* judge_up6 handles a client's packet that is not of a known connection, after known_up6. */
+__noinline int judge_up6(struct __sk_buff *skb, __u32 session)
 {
 	__u32 zero = 0;
 	const struct settings6 *s = bpf_map_lookup_elem(&gateway_settings6, &zero);
+	struct ethhdr *eth = (void *)(long)skb->data;
+	struct ipv6hdr *ip = (void *)(eth + 1);
+	struct icmp6hdr *icmp = (void *)(ip + 1);
+	void *end = (void *)(long)skb->data_end;
 	const struct client *c;
-	struct icmp6hdr *icmp;
-	struct ethhdr *eth;
-	struct ipv6hdr *ip;
 	struct addr6 src;
 	struct ports p;
 	__u32 changes;
-	void *end;
-	int known, verdict;
+	int known;
 
-	if (!s || !s->on)
-		return drop(skb, REASON_IPV6);
-	if (unlikely(!pull6(skb)))
+	if (!s || (void *)(ip + 1) > end)
 		return drop(skb, REASON_MALFORMED);
-	eth = (void *)(long)skb->data, ip = (void *)(eth + 1), end = (void *)(long)skb->data_end;
-	icmp = (void *)(ip + 1);
-	if ((void *)(ip + 1) > end || !is_sound6(skb, ip))
-		return drop(skb, REASON_MALFORMED);
-	if (unlikely(skb->pkt_type == PACKET_OTHERHOST))
-		return TC_ACT_SHOT;
-	verdict = forward_known_up6(skb, eth, ip, session, s, end);
-	if (likely(verdict != NOT_KNOWN6))
-		return verdict;
 	changes = *(volatile const __u32 *)&s->changes;
 	src = addr6_at(&ip->saddr);
-	c = bpf_map_lookup_elem(&clients6, &src);
+	c = client6(src);
 	known = c && mac_at(c->mac) == mac_at(eth->h_source) && c->session == session;
 	if (unlikely(ip->nexthdr == NEXT_ICMP6 && (void *)(icmp + 1) <= end &&
 		icmp->type >= ICMP6_ROUTER_SOLICITATION && icmp->type <= ICMP6_REDIRECT))
-		return nd_in(skb, ip, icmp->type, known ? c : 0, known);
+		return nd_in(skb, ip, icmp->type, known ? c : 0, known, session);
 	p = ports6_of(ip, end);
 	if (unlikely(ip->nexthdr == IPPROTO_UDP && (p.dest == DHCP6_SERVER ||
 		(p.source == DHCP6_SERVER && p.dest == DHCP6_CLIENT))))
-		return dhcp6_in(skb, p, known);
+		return dhcp6_in(skb, p, known, session);
 	if (unlikely(!c))
-		return unknown6(skb, ip, s);
+		return unknown6(skb, ip, s, session);
 	if (unlikely(!known))
 		return drop(skb, REASON_WRONG_MAC);
 	if (unlikely(c->state != STATE_ADMITTED || expired(c, clock_ns())))
 		return PREAUTH6;
 	/* The stack does not forward frames sent to a group's address. */
 	if (unlikely(is_multicast6(&ip->daddr) || skb->pkt_type != PACKET_HOST))
-		return pass_here6(skb);
+		return session ? drop(skb, REASON_LOCAL) : pass_here6(skb); /* nobody else is on the session's link */
+	if (unlikely(c->flags & LEARN))
+		hear6(skb, IS_NEW, 1, session);
 	return forward_up6(skb, eth, ip, c, s, end, changes);
+}
+
+/* ip6_in handles a packet from a client: session is the PPPoE session it came in, network order,
+ * or 0. The stacks of the two functions do not add up. */
+static __always_inline int ip6_in(struct __sk_buff *skb, __u32 session)
+{
+	int verdict = known_up6(skb, session);
+
+	return likely(verdict != NOT_KNOWN6) ? verdict : judge_up6(skb, session);
 }
 
 /* from_client6 handles a packet from a client. */
@@ -259,89 +202,122 @@ static __always_inline int from_client6(struct __sk_buff *skb)
 
 /* nobodys6 handles a packet from the WAN for an address that no client has. The stack would ask the
  * LAN for its owner: whoever scans the LAN would fill the neighbour table. */
-static __always_inline int nobodys6(struct __sk_buff *skb, const struct ipv6hdr *ip,
-	const struct settings6 *s)
+__noinline int nobodys6(struct __sk_buff *skb)
 {
+	struct ipv6hdr *ip = (void *)(long)skb->data + ETH_HLEN;
+	void *end = (void *)(long)skb->data_end;
+	__u32 zero = 0;
+	const struct settings6 *s = bpf_map_lookup_elem(&gateway_settings6, &zero);
 	struct bpf_fib_lookup fib;
 
-	if (!is_of_lan6(s, addr6_at(&ip->daddr)) || route6(skb, ip, &fib) == BPF_FIB_LKUP_RET_NOT_FWDED)
+	if (!s || (void *)(ip + 1) > end || !is_of_lan6(s, addr6_at(&ip->daddr)) ||
+		route6(skb, ip, &fib) == BPF_FIB_LKUP_RET_NOT_FWDED)
 		return TC_ACT_OK;
 	return drop(skb, REASON_NOT_LEASED);
 }
 
-/* to_known6 forwards a packet to a client whose connection is known; NOT_KNOWN6: it is not. */
-static __always_inline int to_known6(struct __sk_buff *skb, struct ethhdr *eth, struct ipv6hdr *ip,
-	const struct settings6 *s, __u32 mtu, const void *end)
+/* is_too_long6 reports whether a packet is longer than a client's PPPoE session allows, so that its sender
+ * has to be told. No error is sent about an error. */
+static __always_inline int is_too_long6(const struct __sk_buff *skb, const struct ipv6hdr *ip,
+	const struct client *c, const void *end)
 {
-	const struct known6 *k = known6_at(ip, end, 0);
-	__u64 now = clock_ns();
-	__u8 mac[ETH_ALEN];
+	const struct icmp6hdr *icmp = (const void *)(ip + 1);
 
-	if (!k || !is_known6(k, s, ip, end, 0) || now >= k->down_until || expired(&k->client, now) ||
-		now >= s->redirect_until || !may_bypass_stack6(skb, ip, mtu, end))
-		return NOT_KNOWN6;
-	if (unlikely(!within_limits(skb, 0, &k->client, on_wire6(skb, ip, end), 0, now)))
-		return TC_ACT_SHOT;
-	set_judged(skb);
-	copy_lan_mac(mac);
-	return readdress6(skb, eth, ip, k->client.mac, mac, lan.ifindex);
+	if (!c->session || skb->gso_size || IP6_LEN + bpf_ntohs(ip->payload_len) <= c->mtu)
+		return 0;
+	return ip->nexthdr != NEXT_ICMP6 || ((const void *)(icmp + 1) <= end && icmp->type >= ICMP6_ECHO);
 }
 
-/* judge_down6 handles a packet from the WAN that is not of a known connection. */
-static __always_inline int judge_down6(struct __sk_buff *skb, struct ethhdr *eth, struct ipv6hdr *ip,
-	const struct settings6 *s, __u32 mtu, const void *end)
+/* refuse_down6 tells a sender behind the WAN of a packet that is longer than the client's PPPoE session
+ * allows. The stack, which knows the LAN's MTU, would not. */
+static __always_inline int refuse_down6(struct __sk_buff *skb, const struct settings6 *s, __u32 mtu)
 {
-	__u32 changes = *(volatile const __u32 *)&s->changes;
-	struct addr6 dst = addr6_at(&ip->daddr);
-	const struct client *c;
-	__u8 mac[ETH_ALEN];
-	struct known6 *k;
-	__u64 now;
-
-	if (unlikely(is_of_lan6(s, addr6_at(&ip->saddr))))
-		return drop(skb, REASON_FOREIGN_SOURCE);
-	c = bpf_map_lookup_elem(&clients6, &dst);
-	if (unlikely(!c))
-		return nobodys6(skb, ip, s);
-	now = clock_ns();
-	if (now >= s->redirect_until || is_martian6(&ip->saddr)) /* lan_out will see it */
-		return TC_ACT_OK;
-	if (!c->session && unlikely(c->state == STATE_ADMITTED && !expired(c, now) &&
-		!may_bypass_stack6(skb, ip, mtu, end)))
-		return TC_ACT_OK; /* also what is too long: the stack says so (RFC 4443, 3.2) */
-	if (c->state == STATE_ADMITTED && unlikely(!may_enter6(skb)))
-		return drop(skb, REASON_UNASKED);
-	if (!may_receive6(skb, ip, c, end, now))
-		return TC_ACT_SHOT;
-	set_judged(skb);
-	if (c->state != STATE_ADMITTED || expired(c, now) || c->session)
-		return TC_ACT_UNSPEC; /* of the garden, or on PPPoE */
-	k = know6(s, changes, c, ip, end, 0);
-	if (k)
-		k->down_until = now + KNOWN6_NS;
-	copy_lan_mac(mac);
-	return readdress6(skb, eth, ip, c->mac, mac, lan.ifindex);
+	if (error6(skb, &s->gateway, ICMP6_TOO_BIG << 8, mtu))
+		return drop(skb, REASON_MALFORMED);
+	count(skb, REASON_REJECTED);
+	return bpf_redirect(wan_ifindex, 0);
 }
 
-/* ip6_down handles a packet from the WAN. */
-__noinline int ip6_down(struct __sk_buff *skb)
+/* is_stacks6 reports whether the stack must take a packet to a client, where packets are redirected:
+ * also what is too long, because the stack says so (RFC 4443, 3.2). */
+static __always_inline int is_stacks6(const struct __sk_buff *skb, const struct ipv6hdr *ip,
+	const struct client *c, __u32 mtu, const void *end, __u64 now)
+{
+	return is_martian6(&ip->saddr) || (!c->session && c->state == STATE_ADMITTED && !expired(c, now) &&
+		unlikely(!may_bypass_stack6(skb, ip, mtu, end)));
+}
+
+/* is_left6 reports whether a packet to a PPPoE session is left to the stack, and counts it. */
+static __always_inline int is_left6(struct __sk_buff *skb, const struct ipv6hdr *ip,
+	const struct client *c, const void *end)
+{
+	if (!c->session || may_bypass_stack6(skb, ip, c->mtu, end))
+		return 0;
+	count(skb, REASON_STACK);
+	return 1;
+}
+
+/* judge_down6 handles a packet from the WAN that is not of a known connection. It is called after
+ * known_down6, and not by it: their stacks add up with those of the functions that they call. */
+__noinline int judge_down6(struct __sk_buff *skb)
 {
 	__u32 zero = 0;
 	const struct settings6 *s = bpf_map_lookup_elem(&gateway_settings6, &zero);
 	const struct settings *common = bpf_map_lookup_elem(&gateway_settings, &zero);
-	struct ethhdr *eth;
-	struct ipv6hdr *ip;
-	void *end;
-	int verdict;
+	struct ethhdr *eth = (void *)(long)skb->data;
+	struct ipv6hdr *ip = (void *)(eth + 1);
+	void *end = (void *)(long)skb->data_end;
+	struct addr6 src, dst;
+	const struct client *c;
+	struct known6 *k;
+	__u32 changes;
+	__u64 now;
 
-	if (!s || !s->on || !common || unlikely(!pull6(skb)))
+	if (!s || !common || (void *)(ip + 1) > end)
 		return TC_ACT_OK;
-	eth = (void *)(long)skb->data, ip = (void *)(eth + 1), end = (void *)(long)skb->data_end;
-	if ((void *)(ip + 1) > end || !is_sound6(skb, ip) || skb->pkt_type != PACKET_HOST ||
-		is_multicast6(&ip->daddr) || is_link_local6(&ip->daddr))
-		return TC_ACT_OK;
-	verdict = to_known6(skb, eth, ip, s, common->lan_mtu, end);
-	return likely(verdict != NOT_KNOWN6) ? verdict : judge_down6(skb, eth, ip, s, common->lan_mtu, end);
+	changes = *(volatile const __u32 *)&s->changes;
+	src = addr6_at(&ip->saddr), dst = addr6_at(&ip->daddr);
+	if (unlikely(is_of_lan6(s, src) || (routed6 && behind6(src.high, src.low))))
+		return drop(skb, REASON_FOREIGN_SOURCE);
+	c = client6(dst);
+	if (unlikely(!c))
+		return nobodys6(skb);
+	now = clock_ns();
+	if (now >= s->redirect_until)
+		return forward_cached_down6(skb, eth, ip, c, s, end, now, changes); /* or lan_out will see it */
+	if (is_stacks6(skb, ip, c, common->lan_mtu, end, now))
+		return TC_ACT_OK; /* as above */
+	if (c->state == STATE_ADMITTED && unlikely(!may_enter6(skb)))
+		return drop(skb, REASON_UNASKED);
+	if (unlikely(is_too_long6(skb, ip, c, end) && !expired(c, now)))
+		return refuse_down6(skb, s, c->mtu);
+	if (!may_receive6(skb, ip, c, end, now))
+		return TC_ACT_SHOT;
+	set_judged(skb);
+	if (c->state != STATE_ADMITTED || expired(c, now) || is_left6(skb, ip, c, end))
+		return TC_ACT_UNSPEC; /* of the garden, or the stack's */
+	k = know6(s, changes, c, ip, end, 0);
+	if (k)
+		k->down_until = now + KNOWN6_NS;
+	return readdress6(skb, eth, ip, c->mac, 0, lan.ifindex);
+}
+
+/* ip6_down handles a packet from the WAN. */
+static __always_inline int ip6_down(struct __sk_buff *skb)
+{
+	int verdict = known_down6(skb);
+
+	return likely(verdict != NOT_KNOWN6) ? verdict : judge_down6(skb);
+}
+
+/* to_mac has a packet that the stack sends go to its client: the next hop of networks behind clients
+ * is one for all of them, and a neighbour entry may be that of an address's former owner. */
+static __always_inline void to_mac(struct __sk_buff *skb, const struct client *c)
+{
+	__u8 mac[ETH_ALEN];
+
+	if (!bpf_skb_load_bytes(skb, 0, mac, ETH_ALEN) && mac_at(mac) != mac_at(c->mac))
+		bpf_skb_store_bytes(skb, 0, c->mac, ETH_ALEN, 0);
 }
 
 /* ip6_out judges a packet that the stack sends to the LAN. */
@@ -350,8 +326,8 @@ __noinline int ip6_out(struct __sk_buff *skb)
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__u32 zero = 0;
 	const struct settings6 *s = bpf_map_lookup_elem(&gateway_settings6, &zero);
-	struct ethhdr *eth = data;
 	struct ipv6hdr *ip = data + ETH_HLEN;
+	struct icmp6hdr *icmp = (void *)(ip + 1);
 	const struct client *c;
 	struct addr6 dst;
 	int admitted;
@@ -359,13 +335,20 @@ __noinline int ip6_out(struct __sk_buff *skb)
 
 	if (!s || !s->on || (void *)(ip + 1) > end)
 		return TC_ACT_OK;
+	/* The kernel would redirect clients of one LAN to each other: past the gateway, or to ports that do
+	 * not hear them. IPv6 has no sysctl for that. */
+	if (unlikely(!skb->ingress_ifindex && ip->nexthdr == NEXT_ICMP6 && (void *)(icmp + 1) <= end &&
+		icmp->type == ICMP6_REDIRECT))
+		return TC_ACT_SHOT;
 	dst = addr6_at(&ip->daddr);
-	c = bpf_map_lookup_elem(&clients6, &dst);
+	c = client6(dst);
 	now = clock_ns();
 	admitted = c && c->state == STATE_ADMITTED && !expired(c, now);
 	if (!skb->ingress_ifindex) { /* of this machine */
 		if (c && !admitted && same6(addr6_at(&ip->saddr), s->gateway))
 			from_portal6(skb, ip, s, end);
+		if (c && routed6)
+			to_mac(skb, c);
 		return TC_ACT_OK;
 	}
 	if (is_multicast6(&ip->daddr))
@@ -376,8 +359,7 @@ __noinline int ip6_out(struct __sk_buff *skb)
 		return drop(skb, REASON_UNASKED);
 	if (!may_receive6(skb, ip, c, end, now))
 		return TC_ACT_SHOT;
-	if (mac_at(eth->h_dest) != mac_at(c->mac))
-		bpf_skb_store_bytes(skb, 0, c->mac, ETH_ALEN, 0);
+	to_mac(skb, c);
 	return admitted ? pass(skb, REASON_STACK) : TC_ACT_OK;
 }
 
@@ -392,13 +374,15 @@ static __always_inline int portal_lookup6(struct bpf_sk_lookup *ctx)
 
 	/* Each word is read by itself: the verifier allows no other access to this context. */
 	const volatile struct bpf_sk_lookup *at = ctx;
-	__u32 here[4] = { at->local_ip6[0], at->local_ip6[1], at->local_ip6[2], at->local_ip6[3] };
-	__u32 there[4] = { at->remote_ip6[0], at->remote_ip6[1], at->remote_ip6[2], at->remote_ip6[3] };
+	__u32 here[4] __attribute__((aligned(8))) = {
+		at->local_ip6[0], at->local_ip6[1], at->local_ip6[2], at->local_ip6[3] };
+	__u32 there[4] __attribute__((aligned(8))) = {
+		at->remote_ip6[0], at->remote_ip6[1], at->remote_ip6[2], at->remote_ip6[3] };
 
 	if (!s || !same6(addr6_at(here), s->gateway))
 		return SK_PASS;
 	src = addr6_at(there);
-	c = bpf_map_lookup_elem(&clients6, &src);
+	c = client6(src);
 	if (!c || (c->state == STATE_ADMITTED && !expired(c, bpf_ktime_get_coarse_ns())))
 		return SK_PASS;
 	sk = bpf_map_lookup_elem(&portal, &one);

@@ -26,7 +26,7 @@ var (
 	aliceLocal = netip.MustParseAddr("fe80::ff:fe00:a")
 )
 
-// newNetwork6 is newNetwork with IPv6: the client's interface has aliceLocal, alice6 and alice6Temp.
+// newNetwork6 is newNetwork with IPv6: the client's interface has the addresses aliceLocal, alice6 and alice6Temp.
 func newNetwork6(t testing.TB) network {
 	t.Helper()
 	n := newNetwork(t)
@@ -47,7 +47,7 @@ func (n network) open6(t testing.TB, change ...func(*Config)) *Datapath {
 	return n.open(t, append(change, func(cfg *Config) { cfg.Networks[0].Address6 = netip.PrefixFrom(gateway6, 64) })...)
 }
 
-// ping6 sends three echo requests from an address of the client's.
+// ping6 sends three echo requests from an address of the client.
 func (n network) ping6(from netip.Addr) error {
 	_, err := try(`timeout 5 ip netns exec $client ping -6 -c 3 -i 0.05 -W 1 -q -I $from 2001:db8:9::2`,
 		append(n.env(), "from="+from.String())...)
@@ -89,7 +89,7 @@ func TestIPv6IsOneClients(t *testing.T) {
 	c := datapath.Client{Addrs: []netip.Addr{alice, aliceLocal, alice6, alice6Temp}, MAC: aliceMAC, Admitted: true}
 	must(t, d.Set(c))
 	ping4 := `ip netns exec $client ping -c 3 -i 0.05 -W 1 -q -I 10.1.0.10 192.0.2.2`
-	n.reaches6(t, alice6) // the neighbours and hops are known from here on
+	n.reaches6(t, alice6) // neighbours and next hops are now known
 	n.reaches6(t, alice6Temp)
 	run(t, ping4, n.env()...)
 	before, passed := counters(t, d, alice), d.packets(t)
@@ -103,7 +103,7 @@ func TestIPv6IsOneClients(t *testing.T) {
 	if bytes := got.UpBytes - before.UpBytes; bytes != 6*104+3*84 {
 		t.Errorf("counted %d bytes up, want six of 104 and three of 84", bytes)
 	}
-	if n := change(passed, d.packets(t))["forwarded"]; n < 12 { // each CPU asks for the hop itself
+	if n := change(passed, d.packets(t))["forwarded"]; n < 12 { // the first packet of each CPU goes to the stack
 		t.Errorf("%d of 18 packets were redirected", n)
 	}
 	c.Addrs = c.Addrs[:3]
@@ -124,8 +124,8 @@ func TestIPv6IsOneClients(t *testing.T) {
 	}
 }
 
-// TestIPv6BeforeLogin: a client that is not admitted is refused at once, and reaches the portal whatever address it
-// asks for.
+// TestIPv6BeforeLogin: connections of a client that is not admitted are refused at once, and its HTTP to any address
+// reaches the portal.
 func TestIPv6BeforeLogin(t *testing.T) {
 	n := newNetwork6(t)
 	d := n.open6(t)
@@ -139,7 +139,7 @@ func TestIPv6BeforeLogin(t *testing.T) {
 	if request := <-asked; !strings.HasPrefix(request, "GET / ") {
 		t.Errorf("the portal was asked %q", request)
 	}
-	const couldNotConnect = 7 // curl's exit status; 28: nothing answered
+	const couldNotConnect = 7 // curl's exit status; without an answer it is 28
 	_, err = try(`timeout 10 ip netns exec $client curl -6 -sS --connect-timeout 8 https://[2001:db8:9::2]/`, n.env()...)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != couldNotConnect {
@@ -162,11 +162,11 @@ func TestIPv6BeforeLogin(t *testing.T) {
 	})
 }
 
-// servePortal6 answers one request in the portal's place, and returns a channel that then has it.
+// servePortal6 answers one request in the portal's place, and returns a channel from which it can then be read.
 func servePortal6(t *testing.T, d *Datapath) <-chan string {
 	t.Helper()
 	var lc net.ListenConfig
-	lc.SetMultipathTCP(false) // which a socket map does not take
+	lc.SetMultipathTCP(false) // a socket map takes only plain TCP
 	l, err := lc.Listen(t.Context(), "tcp6", "[::]:8080")
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
@@ -187,8 +187,8 @@ func servePortal6(t *testing.T, d *Datapath) <-chan string {
 	return asked
 }
 
-// TestIPv6IsHeard: neighbour discovery, DHCPv6 and packets from unknown addresses reach the daemon, and packets with
-// others' addresses nobody.
+// TestIPv6IsHeard: neighbour discovery, DHCPv6 and packets from unknown addresses are passed to the daemon, and packets
+// with another client's address to nobody.
 func TestIPv6IsHeard(t *testing.T) {
 	n := newNetwork6(t)
 	d := n.open6(t)
@@ -216,8 +216,8 @@ func TestIPv6IsHeard(t *testing.T) {
 	}
 }
 
-// TestIPv6NothingUnasked: from outside comes only what a client has asked for, errors about it, and what the
-// configuration lets in.
+// TestIPv6NothingUnasked: from outside only answers to packets of a client, ICMPv6 errors about them, and packets from
+// prefixes that the configuration lets in reach the client.
 func TestIPv6NothingUnasked(t *testing.T) {
 	n := newNetwork6(t)
 	c := datapath.Client{Addrs: []netip.Addr{alice, aliceLocal, alice6, alice6Temp}, MAC: aliceMAC, Admitted: true}
@@ -234,7 +234,7 @@ func TestIPv6NothingUnasked(t *testing.T) {
 	if pingIn() == nil {
 		t.Error("the server's own ping passes after the client's")
 	}
-	in(t, n.client, func() error { // the server's error about a closed port comes in
+	in(t, n.client, func() error { // the server's error about a closed port passes
 		conn, err := net.Dial("udp6", "[2001:db8:9::2]:9")
 		if err != nil {
 			return err
@@ -255,8 +255,8 @@ func TestIPv6NothingUnasked(t *testing.T) {
 	netnstest.Await(t, "the server's echoes", pingIn)
 }
 
-// TestIPv6Alone: a client without IPv4 is admitted, limited and counted in a slot of its own, which the next daemon
-// knows. Its addresses can go to a client with IPv4. Long: the steps of one run.
+// TestIPv6Alone: a client without IPv4 is admitted, limited and counted, and the next daemon knows it. Its addresses
+// can be given to a client with IPv4. Long: the steps of one run.
 func TestIPv6Alone(t *testing.T) {
 	n := newNetwork6(t)
 	d := n.open6(t, shaped)

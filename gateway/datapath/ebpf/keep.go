@@ -1,9 +1,10 @@
+// How the running daemon keeps programs, pins and guard in place when others remove them.
+
 package ebpf
 
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -170,12 +171,9 @@ func (d *Datapath) missing() (all []*pinnedProgram, err error) {
 		if found || e != nil {
 			continue
 		}
-		if p.dev != nil {
-			if _, e := net.InterfaceByIndex(p.dev.Index); e != nil {
-				continue
-			}
+		if p.dev == nil || stack.IsThere(p.dev.Index) {
+			all = append(all, p)
 		}
-		all = append(all, p)
 	}
 	return all, err
 }
@@ -320,7 +318,7 @@ func (d *Datapath) pin(name string) error {
 		"gateway_settings": o.GatewaySettings, "stats": o.Stats, "garden": o.Garden, "garden_ports": o.GardenPorts,
 		"networks": o.Networks, "newcomers": o.Newcomers, "called": o.Called, "portal": o.Portal,
 		"clients6": o.Clients6, "garden6": o.Garden6, "garden6_ports": o.Garden6Ports, "called6": o.Called6,
-		"asked6":       o.Asked6,
+		"asked6": o.Asked6, "networks6": o.Networks6,
 		"flow_tallies": o.FlowTallies, "flow_tallied": o.FlowTallied,
 	}[name]
 	for _, p := range d.places {

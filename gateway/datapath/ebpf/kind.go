@@ -1,3 +1,5 @@
+// This data path as package datapath knows it: its name, and what the gateway can ask of it.
+
 package ebpf
 
 import (
@@ -12,7 +14,8 @@ const name = "ebpf"
 
 // Kind is this kind of data path.
 var Kind = datapath.Kind{
-	Name:         name,
+	Traits: datapath.Traits{Name: name, Keys: []string{"forward", "flow_cache", "shaping"}, PPPoE: true, IPv6: true,
+		Networks: true},
 	Open:         open,
 	Check:        func(s datapath.Setup) error { return Check(config(s)) },
 	Left:         func(s datapath.Setup) bool { return Attached(config(s)) },
@@ -22,6 +25,7 @@ var Kind = datapath.Kind{
 	Shares:       []datapath.Shared{datapath.Neighbours, datapath.Routes, datapath.Guarding},
 	Pins:         true,
 	Capabilities: []int{unix.CAP_BPF},
+	Opening:      []int{unix.CAP_PERFMON},
 	OwnWAN:       true,
 	Outlives:     datapath.Forever,
 }
@@ -65,6 +69,7 @@ func config(s datapath.Setup) Config {
 	return Config{
 		Networks: s.Networks, WAN: s.WAN, PortalPorts: s.PortalPorts,
 		Forward: Forward(s.Forward), FlowCache: FlowCache(s.FlowCache), Shaping: Shaping(s.Shaping), PinDir: s.PinDir,
+		Shared: s.Shared, Reaches: s.Reaches, StayClosed: s.StayClosed,
 		Newcomer: s.Newcomer, DHCP: s.DHCP, PPPoE: s.PPPoE, Flows: s.Flows, ForeignPins: s.ForeignPins, Log: s.Log,
 	}
 }

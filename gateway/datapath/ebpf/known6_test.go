@@ -10,8 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// TestIPv6KnownConnections: what the programs know of a connection ends with what it came from: the client's admission,
-// its limits, and who has the address. Long: a table of steps.
+// TestIPv6KnownConnections: the programs remember what they have found out about an IPv6 connection. They do not use
+// that any more after a change of the client's admission or limits, or when another client has the address. Long: a
+// table of steps.
 func TestIPv6KnownConnections(t *testing.T) {
 	n := newNetwork6(t)
 	run(t, "ip neigh replace 2001:db8:9::2 lladdr 02:00:00:00:02:02 dev $wan nud permanent", n.env()...)
@@ -37,7 +38,7 @@ func TestIPv6KnownConnections(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		set  datapath.Client
-		sent map[string]string // packet: its verdict, and as what it is counted
+		sent map[string]string // by packet: the verdict, and the counter that counts it
 	}{
 		{"alice has it", ofAlice, map[string]string{"alice": "7 forwarded", "bob": "2 wrong-mac", "down": "7 forwarded"}},
 		{"quota used", noMore, map[string]string{"alice": "2 quota", "bob": "2 wrong-mac", "down": "2 quota"}},
@@ -50,7 +51,7 @@ func TestIPv6KnownConnections(t *testing.T) {
 		{"bob gets it", ofBob, map[string]string{"alice": "2 wrong-mac", "bob": "7 forwarded", "down": "7 forwarded"}},
 	} {
 		must(t, d.Set(step.set))
-		d.try(t, d.objs.LanIn, lan, tcp6(t, step.set.MAC, lanMAC, alice6, server6)) // asks for the hop
+		d.try(t, d.objs.LanIn, lan, tcp6(t, step.set.MAC, lanMAC, alice6, server6)) // the next hop is now cached
 		for i := range 9 {
 			name := []string{"alice", "bob", "down"}[i%3]
 			want, sent := step.sent[name]
@@ -60,7 +61,7 @@ func TestIPv6KnownConnections(t *testing.T) {
 			before := d.packets(t)
 			verdict, frame := packets[name]()
 			if want == "7 forwarded" && change(before, d.packets(t))["stack"] == 1 {
-				before = d.packets(t) // the hop is asked for again each second, and that packet is the stack's
+				before = d.packets(t) // each second one packet goes to the stack, which refreshes the next hop
 				verdict, frame = packets[name]()
 			}
 			if got := fmt.Sprint(verdict); !strings.HasPrefix(want, got+" ") ||

@@ -221,7 +221,7 @@ static __always_inline int enter_flow(struct __sk_buff *skb, struct nf_conn *ct,
 	const struct flow_settings *s, struct flow_key *k, const struct leaving *l, __u32 at, __u64 now)
 {
 	struct flow_path p = {
-		.generation = s->generation, .at = at,
+		.generation = s->generation, .at = at, .network = lan.number,
 		.saddr = l->saddr, .daddr = l->daddr, .sport = l->sport, .dport = l->dport,
 		.mark = skb->mark, .priority = skb->priority, .most = l->most, .tos = l->tos,
 			.answers = l->answers,
@@ -271,7 +271,7 @@ static __always_inline void enter_answer(const struct flow_key *k, const struct 
 	__u32 at, __u64 now)
 {
 	struct flow_key back = answer_to(k, l);
-	struct flow_path p = { .answers = ANSWER, .at = at, .saddr = k->daddr, .daddr = k->saddr,
+	struct flow_path p = { .answers = ANSWER, .at = at, .network = lan.number, .saddr = k->daddr, .daddr = k->saddr,
 		.sport = k->dport, .dport = k->sport };
 
 	if (!may_learn(at, now))
@@ -398,6 +398,14 @@ static __always_inline int learn_flow(struct __sk_buff *skb, enum side side)
 	return TC_ACT_UNSPEC;
 }
 
+#include "learn6.h"
+
+/* learn learns of a packet of either family. */
+static __always_inline int learn(struct __sk_buff *skb, enum side side)
+{
+	return skb->protocol == bpf_htons(ETH_P_IPV6) ? learn_flow6(skb, side) : learn_flow(skb, side);
+}
+
 /* forwarded reports whether the stack has forwarded a packet that came in at an interface.
  * Almost all packets are redirected ones, so the programs look at this before anything else. */
 static __always_inline int forwarded(const struct __sk_buff *skb, __u32 from)
@@ -407,12 +415,12 @@ static __always_inline int forwarded(const struct __sk_buff *skb, __u32 from)
 
 /* learn_up handles packets that leave for the WAN. */
 SEC("tc")
-int learn_up(struct __sk_buff *skb) { return forwarded(skb, lan.ifindex) ? learn_flow(skb, FROM_LAN)
+int learn_up(struct __sk_buff *skb) { return forwarded(skb, lan.ifindex) ? learn(skb, FROM_LAN)
 	: TC_ACT_UNSPEC; }
 
 /* learn_down handles packets that leave for the LAN, behind lan_out. */
 SEC("tc")
 int learn_down(struct __sk_buff *skb) { return forwarded(skb, wan_ifindex)
-	? learn_flow(skb, FROM_WAN) : TC_ACT_UNSPEC; }
+	? learn(skb, FROM_WAN) : TC_ACT_UNSPEC; }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -13,6 +13,50 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type learnAddr6 struct {
+	_    structs.HostLayout
+	High uint64
+	Low  uint64
+}
+
+type learnClient struct {
+	_          structs.HostLayout
+	Mac        [6]uint8
+	State      uint8
+	Flags      uint8
+	Until      uint64
+	Session    uint16
+	Mtu        uint16
+	SlotOffset uint32
+}
+
+type learnFlow6Key struct {
+	_        structs.HostLayout
+	Saddr    learnAddr6
+	Daddr    learnAddr6
+	Sport    uint16
+	Dport    uint16
+	Protocol uint16
+	Side     uint16
+}
+
+type learnFlow6Path struct {
+	_          structs.HostLayout
+	Until      uint64
+	Generation uint32
+	Head       uint32
+	Mark       uint32
+	Priority   uint32
+	Most       uint16
+	Answers    uint8
+	Pad        uint8
+	Dmac       [6]uint8
+	Smac       [6]uint8
+	Sum        uint64
+	CtMark     uint32
+	Pad2       uint32
+}
+
 type learnFlowCount struct {
 	_     structs.HostLayout
 	Since uint64
@@ -50,7 +94,7 @@ type learnFlowPath struct {
 	Smac        [6]uint8
 	Sum         uint64
 	CtMark      uint32
-	Pad         uint32
+	Network     uint32
 }
 
 type learnFlowSettings struct {
@@ -60,6 +104,12 @@ type learnFlowSettings struct {
 	Unanswered uint32
 	Marks      uint32
 	Pad        uint32
+}
+
+type learnGarden6Prefix struct {
+	_    structs.HostLayout
+	Bits uint32
+	Addr [16]uint8
 }
 
 type learnLearned struct {
@@ -94,7 +144,7 @@ type learnNetwork struct {
 	Ifindex uint32
 	Gateway uint32
 	Mac     [6]uint8
-	Pad     [2]uint8
+	Number  uint16
 }
 
 type learnTally struct {
@@ -120,6 +170,9 @@ type learnTallyKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	learnMapClients6     = "clients6"
+	learnMapFlow6Paths   = "flow6_paths"
+	learnMapFlow6Stamps  = "flow6_stamps"
 	learnMapFlowCounts   = "flow_counts"
 	learnMapFlowPaths    = "flow_paths"
 	learnMapFlowSettings = "flow_settings"
@@ -127,6 +180,7 @@ const (
 	learnMapFlowTallies  = "flow_tallies"
 	learnMapFreeTallies  = "free_tallies"
 	learnMapLastLearned  = "last_learned"
+	learnMapNetworks6    = "networks6"
 	learnProgForget      = "forget"
 	learnProgLearnDown   = "learn_down"
 	learnProgLearnUp     = "learn_up"
@@ -188,6 +242,9 @@ type learnProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type learnMapSpecs struct {
+	Clients6     *ebpf.MapSpec `ebpf:"clients6"`
+	Flow6Paths   *ebpf.MapSpec `ebpf:"flow6_paths"`
+	Flow6Stamps  *ebpf.MapSpec `ebpf:"flow6_stamps"`
 	FlowCounts   *ebpf.MapSpec `ebpf:"flow_counts"`
 	FlowPaths    *ebpf.MapSpec `ebpf:"flow_paths"`
 	FlowSettings *ebpf.MapSpec `ebpf:"flow_settings"`
@@ -195,6 +252,7 @@ type learnMapSpecs struct {
 	FlowTallies  *ebpf.MapSpec `ebpf:"flow_tallies"`
 	FreeTallies  *ebpf.MapSpec `ebpf:"free_tallies"`
 	LastLearned  *ebpf.MapSpec `ebpf:"last_learned"`
+	Networks6    *ebpf.MapSpec `ebpf:"networks6"`
 }
 
 // learnVariableSpecs contains global variables before they are loaded into the kernel.
@@ -228,6 +286,9 @@ func (o *learnObjects) Close() error {
 //
 // It can be passed to loadLearnObjects or ebpf.CollectionSpec.LoadAndAssign.
 type learnMaps struct {
+	Clients6     *ebpf.Map `ebpf:"clients6"`
+	Flow6Paths   *ebpf.Map `ebpf:"flow6_paths"`
+	Flow6Stamps  *ebpf.Map `ebpf:"flow6_stamps"`
 	FlowCounts   *ebpf.Map `ebpf:"flow_counts"`
 	FlowPaths    *ebpf.Map `ebpf:"flow_paths"`
 	FlowSettings *ebpf.Map `ebpf:"flow_settings"`
@@ -235,10 +296,14 @@ type learnMaps struct {
 	FlowTallies  *ebpf.Map `ebpf:"flow_tallies"`
 	FreeTallies  *ebpf.Map `ebpf:"free_tallies"`
 	LastLearned  *ebpf.Map `ebpf:"last_learned"`
+	Networks6    *ebpf.Map `ebpf:"networks6"`
 }
 
 func (m *learnMaps) Close() error {
 	return _LearnClose(
+		m.Clients6,
+		m.Flow6Paths,
+		m.Flow6Stamps,
 		m.FlowCounts,
 		m.FlowPaths,
 		m.FlowSettings,
@@ -246,6 +311,7 @@ func (m *learnMaps) Close() error {
 		m.FlowTallies,
 		m.FreeTallies,
 		m.LastLearned,
+		m.Networks6,
 	)
 }
 

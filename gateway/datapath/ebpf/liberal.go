@@ -1,3 +1,5 @@
+// The setting of connection tracking that the cache of flows needs.
+
 package ebpf
 
 import (
@@ -50,7 +52,8 @@ func (l liberal) shared() bool {
 	return slices.ContainsFunc(notes, func(n string) bool { return n != l.noteFolder })
 }
 
-// switchOn switches it on where it is off, and reports that. It notes it first, also where another gateway did.
+// switchOn makes connection tracking liberal where it is strict, and reports whether it was strict. Before that it
+// writes this gateway's note, also where another gateway has made it liberal.
 func (l liberal) switchOn() (before bool, err error) {
 	strict, err := strict()
 	if err != nil || !strict && !l.shared() {
@@ -68,7 +71,7 @@ func (l liberal) switchOn() (before bool, err error) {
 	return true, nil
 }
 
-// switchOff makes it strict again, where gateways made it liberal and no other one needs it.
+// switchOff makes connection tracking strict again, if this gateway has a note and no other gateway has one.
 func (l liberal) switchOff() error {
 	if _, err := os.Stat(l.noteFolder); err != nil || l.shared() {
 		return nil
@@ -97,7 +100,8 @@ func (d *Datapath) makeLiberal() (before bool, err error) {
 // the cache while that fails; where it failed, the cache begins once it succeeds. It is called every two seconds.
 func (d *Datapath) keepLiberal() {
 	d.mu.Lock()
-	caching, wanted := d.flows.loaded && d.caching(), d.stackReason != "" && d.strict.Load()
+	caching := d.flows.loaded.Load() && (d.caching() || d.caching6())
+	wanted := (d.stackReason != "" || d.stackReason6 != "") && d.strict.Load()
 	d.mu.Unlock()
 	if !caching && !wanted {
 		return
@@ -115,7 +119,7 @@ func (d *Datapath) keepLiberal() {
 	switch {
 	case err != nil && caching:
 		d.choosing.Lock()
-		d.cache(err.Error())
+		d.cache(err.Error(), err.Error())
 		d.choosing.Unlock()
 		d.strict.Store(true)
 	case err == nil && !caching:

@@ -1,3 +1,5 @@
+// Tests of the setting that makes connection tracking accept TCP segments out of its window (liberal.go).
+
 package ebpf
 
 import (
@@ -11,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestLiberalTrackingRestored: if another program makes connection tracking strict while flows are cached, it is made
-// liberal again.
+// TestLiberalTrackingRestored: while flows are cached, connection tracking must accept TCP segments out of the windows
+// that it has seen (liberal). If another program makes it strict, the daemon makes it liberal again.
 func TestLiberalTrackingRestored(t *testing.T) {
 	netnstest.NeedTCX(t)
 	w := datapathtest.NewWorld(t, cachePath(t), datapathtest.Shape{})
@@ -28,7 +30,7 @@ func TestLiberalTrackingRestored(t *testing.T) {
 		})
 	}
 	becomes(t, w, "flow cache", "netfilter has rules")
-	// The note of it is a pin like others: without it detach would leave tracking liberal.
+	// That tracking was strict before is noted in a pin. Without the pin detach would leave tracking liberal.
 	var space syscall.Stat_t
 	w.Router.Do(func() { must(t, syscall.Stat("/proc/thread-self/ns/net", &space)) })
 	notes := fmt.Sprintf("/sys/fs/bpf/*/liberal-%d", space.Ino)

@@ -1,3 +1,7 @@
+// A benchmark of the program that applies a client's rate. newNetwork makes a LAN with alice and bob and a WAN with a
+// server, and open starts a data path between them (main_test.go). skb is what the kernel tells a program of a packet
+// (programs_test.go).
+
 package ebpf
 
 import (
@@ -10,12 +14,12 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// BenchmarkLimited is what a packet of a client with a rate costs at tc, without the kernel around it: below the rate,
-// and beside one of a client without.
+// BenchmarkLimited measures the program's time for a packet of a client with a rate, below that rate, and of a client
+// without a rate, without the kernel's time around it.
 func BenchmarkLimited(b *testing.B) {
 	n := newNetwork(b)
 	d := n.open(b, func(c *Config) { c.Shaping = ShapingAuto })
-	d.stop() // which would renew the stamp
+	d.stop() // the daemon would renew the stamp
 	must(b, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() + 3600e9 }))
 	const repeat = 250 // as often as the TTL allows
 	const bps = 1e12

@@ -1,3 +1,5 @@
+// Loading the programs and maps, with their sizes and constants, and taking over the maps that a former daemon pinned.
+
 package ebpf
 
 import (
@@ -41,6 +43,11 @@ func (d *Datapath) load(lan, wan *net.Interface) error {
 		return err
 	}
 	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.cfg.PinDir}}
+	if d.split != nil {
+		opts.MapReplacements = map[string]*ebpf.Map{
+			"flow_paths": d.split.objs.FlowPaths, "members": d.split.objs.Members, "reaches": d.split.objs.Reaches}
+		spec.Maps["flow_paths"].MaxEntries = d.split.objs.FlowPaths.MaxEntries()
+	}
 	err = spec.LoadAndAssign(&d.objs, opts)
 	var refused *ebpf.VerifierError
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.As(err, &refused) {
@@ -78,7 +85,7 @@ func onBPFFS(dir string) error {
 }
 
 // sessions are the maps without which admitted clients are cut off or their counts are lost.
-var sessions = []string{"clients", "client_counters", "client_limits", "gateway_settings"}
+var sessions = []string{"clients", "clients6", "client_counters", "client_limits", "gateway_settings"}
 
 // outgrow removes the pins of maps that do not fit this version or this LAN, so that new ones are created: of sessions
 // all, because they belong together; of the others, which are caches, each separately. The former daemon's programs use
@@ -129,12 +136,6 @@ func (d *Datapath) sizeMap(name string, m *ebpf.MapSpec) (pinned bool) {
 		if name == "client_counters" || name == "client_meters" {
 			m.Flags |= unix.BPF_F_MMAPABLE
 		}
-	case "devices":
-		m.MaxEntries = datapath.MostStrangers
-		return false
-	case "senders":
-		m.MaxEntries = datapath.MostSenders
-		return false
 	case "window_scales":
 		if d.cfg.Shaping != ShapingAuto {
 			m.MaxEntries = unusedEntries
@@ -155,22 +156,65 @@ func (d *Datapath) sizeMap(name string, m *ebpf.MapSpec) (pinned bool) {
 		if !d.cfg.tallying() {
 			m.MaxEntries = unusedEntries // instead of those of a former daemon
 		}
-	case "hops", "gateway_settings", "stats", "garden", "garden_ports", "networks", "newcomers", "called", "portal":
+	case "hops", "gateway_settings", "stats", "garden", "garden_ports", "networks", "newcomers", "portal":
 	default:
-		return d.sizeMap6(name, m)
+		return d.sizeMap6(name, m) || d.sizeTable(name, m)
 	}
 	return true
+}
+
+// sizeTable is sizeMap for tables of which the networks of a daemon share one, or that are smaller where there are
+// several; others are only constant within one load.
+func (d *Datapath) sizeTable(name string, m *ebpf.MapSpec) (pinned bool) {
+	switch name {
+	case "devices":
+		m.MaxEntries = datapath.MostStrangers / d.sharers()
+	case "senders":
+		m.MaxEntries = datapath.MostSenders / d.sharers()
+	case "flows", "requests", "called":
+		m.MaxEntries /= d.sharers()
+	case "members", "reaches":
+		if d.split == nil {
+			m.MaxEntries = unusedEntries
+		}
+	}
+	return name == "called"
+}
+
+// sharers divides the tables that are as large for each of several networks, whatever addresses it has.
+func (d *Datapath) sharers() uint32 {
+	if d.split == nil {
+		return 1
+	}
+	return 8
 }
 
 // sizeMap6 is sizeMap for maps of IPv6; others are only constant within one load.
 func (d *Datapath) sizeMap6(name string, m *ebpf.MapSpec) (pinned bool) {
 	switch name {
 	case "clients6":
-		m.MaxEntries = mostAddrs6
+		if m.MaxEntries = d.net.Addrs6(); !d.has6() {
+			m.MaxEntries = unusedEntries
+		}
 		return true
+	case "called6":
+		if m.MaxEntries /= d.sharers(); !d.has6() {
+			m.MaxEntries = unusedEntries
+		}
+		return true
+	case "flow6_stamps":
+		if !d.has6() || d.cfg.FlowCache == FlowCacheNever {
+			m.MaxEntries = unusedEntries
+		}
+		return false
+	case "flow6_paths":
+		if m.MaxEntries /= d.sharers(); !d.has6() || d.cfg.FlowCache == FlowCacheNever {
+			m.MaxEntries = unusedEntries
+		}
+		return false
 	case "known6":
 		if d.has6() {
-			m.MaxEntries = knownEntries
+			m.MaxEntries = 1 << d.knownBits()
 		}
 		return false
 	case "asked6":
@@ -179,7 +223,7 @@ func (d *Datapath) sizeMap6(name string, m *ebpf.MapSpec) (pinned bool) {
 		}
 		return true
 	}
-	return name == "garden6" || name == "garden6_ports" || name == "called6"
+	return name == "networks6" || name == "garden6" || name == "garden6_ports"
 }
 
 // spec returns the programs and maps to load, with constants and map sizes filled in.
@@ -208,11 +252,13 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		cut = uint32(d.cutter.wan.Index)
 	}
 	for name, value := range map[string]any{
-		"lan": constantsOf(d.net, lan), "wan_ifindex": uint32(wan.Index), "portal_ports": ports,
+		"lan": constantsOf(d.net, lan, d.splitNumber), "wan_ifindex": uint32(wan.Index), "portal_ports": ports,
+		"beside":    flag[d.split != nil],
 		"learn":     flag[d.cfg.Newcomer != nil],
 		"hear_dhcp": flag[d.cfg.DHCP],
 		"lines":     flag[d.cfg.PPPoE], "timed": flag[d.shaping.timed], "tallying": flag[d.cfg.tallying()],
 		"ipv6":           flag[d.has6()],
+		"known6_shift":   64 - d.knownBits(),
 		"cutter_ifindex": cut,
 		"budgets":        budgets(), "sender_budget": budgetOf(datapath.Senders),
 		"new_senders_budget": budgetOf(budget.Newcomers(datapath.Senders, datapath.MostSenders)),
@@ -225,9 +271,9 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 }
 
 // constantsOf returns the programs' constants for a network. Its interface must be Ethernet.
-func constantsOf(n datapath.Network, dev *net.Interface) gatewayNetwork {
+func constantsOf(n datapath.Network, dev *net.Interface, number uint32) gatewayNetwork {
 	return gatewayNetwork{
 		Base: hostOrder(n.Prefix().Addr()), Size: n.Size(), Ifindex: uint32(dev.Index), Gateway: networkOrder(n.Gateway()),
-		Mac: [6]uint8(dev.HardwareAddr),
+		Mac: [6]uint8(dev.HardwareAddr), Number: uint16(number),
 	}
 }

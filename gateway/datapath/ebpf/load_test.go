@@ -1,3 +1,7 @@
+// A test of restarts and changes under load. twins are two gateways between wires, one with the cache of flows and one
+// without, to which a test sends the same frames (twins_test.go). A flow is a connection that makes its packets with
+// fromClient and fromPeer (flow_test.go). pressure sends frames of cached flows as fast as it can.
+
 package ebpf
 
 import (
@@ -20,8 +24,8 @@ import (
 var loadFor = flag.Duration(
 	"load.for", 500*time.Millisecond, "how long TestNoLossOnRestartUnderLoad sends after each trigger")
 
-// pressure sends frames of cached flows as fast as the machine handles them, to a gateway with a cache and to one
-// without.
+// pressure sends frames of cached flows as fast as the machine handles them through twins: a gateway that caches flows,
+// and one that does not (twins_test.go).
 type pressure struct {
 	*rand.Rand
 	tw     *twins
@@ -35,7 +39,7 @@ chain forward { type filter hook forward priority 0; ct state established accept
 }
 }`
 
-// newPressure begins flows and has them cached.
+// newPressure opens flows and sends until they are cached.
 func newPressure(t *testing.T) *pressure {
 	l := &pressure{Rand: rand.New(rand.NewPCG(1, 0)), tw: newTwins(t)}
 	l.tw.rules(t, "round1", trackedMasquerade)
@@ -57,7 +61,7 @@ func (l *pressure) begin(t *testing.T) {
 	l.tw.makeCached(t, all...)
 }
 
-// batch draws frames, each with a number.
+// batch returns frames of random flows, each with a number.
 func (l *pressure) batch() (frames [][]byte) {
 	for range 200 {
 		l.frames++
@@ -82,10 +86,10 @@ func (l *pressure) compare(t *testing.T) {
 	}
 }
 
-// during sends while something is done.
+// during sends while action runs.
 func (l *pressure) during(t *testing.T, action func() error) {
 	t.Helper()
-	l.tw.dropped(t) // what was dropped before explains nothing
+	l.tw.dropped(t) // do not count earlier drops
 	ended := make(chan error, 1)
 	var running sync.WaitGroup
 	running.Go(func() { ended <- action() })
@@ -106,7 +110,7 @@ func (l *pressure) sendFor(t *testing.T, d time.Duration) {
 	l.during(t, func() error { time.Sleep(d); return nil })
 }
 
-// untilCached sends until flows are cached, and the cache forwards all that is sent.
+// untilCached sends until the cache forwards all frames.
 func (l *pressure) untilCached(t *testing.T) {
 	t.Helper()
 	netnstest.Await(t, "flow cache", func() error {
@@ -123,9 +127,9 @@ func (l *pressure) untilCached(t *testing.T) {
 	})
 }
 
-// TestNoLossOnRestartUnderLoad: events that do not concern the flows lose and change none of their packets: a killed
-// and a restarted daemon, and rules and routes for other flows. A connection that is ended is decided about anew at its
-// next packet, and changed rules or routes take effect once the daemon has heard of them.
+// TestNoLossOnRestartUnderLoad: when the daemon is killed or restarted, and when rules and routes for other flows
+// change, no packet of the flows is lost or changed. The next packet of a connection that was deleted is judged again,
+// and rules and routes that concern the flows take effect once the daemon has been told of them.
 func TestNoLossOnRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	l := newPressure(t)
@@ -145,7 +149,7 @@ func TestNoLossOnRestartUnderLoad(t *testing.T) {
 	l.rulesChange(t)
 }
 
-// othersChange kills and restarts the daemon, and changes what concerns other flows.
+// othersChange kills and restarts the daemon, and changes rules and routes that concern other flows.
 func (l *pressure) othersChange(t *testing.T) {
 	cached := l.tw.cached
 	admit := func() error {
@@ -174,7 +178,7 @@ nft add table ip other; nft add chain ip other f '{ type filter hook forward pri
 	}
 }
 
-// rulesChange changes what concerns the flows.
+// rulesChange changes rules and routes that concern the flows.
 func (l *pressure) rulesChange(t *testing.T) {
 	tw := l.tw
 	for _, c := range []struct{ name, script, undo string }{
@@ -201,7 +205,7 @@ func (l *pressure) rulesChange(t *testing.T) {
 	}
 }
 
-// differs tells where two arrivals begin to differ.
+// differs says where two arrivals begin to differ.
 func (a arrival) differs(b arrival) string {
 	for i, side := range [][2][][]byte{{a.client, b.client}, {a.server, b.server}} {
 		for position := range max(len(side[0]), len(side[1])) {

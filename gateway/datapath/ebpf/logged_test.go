@@ -1,3 +1,7 @@
+// Helpers for tests of the flow log beside the cache of flows: loggingGateway is a data path with a log, send and carry
+// send packets of a flow, and record waits until the log has them all. newNetwork makes a LAN with alice and bob and a
+// WAN with a server, and open starts a data path between them (main_test.go).
+
 package ebpf
 
 import (
@@ -33,14 +37,14 @@ type loggingGateway struct {
 	close       func()
 	duringStart func() // unless nil: called from Keep while the log starts, so that a test can end flows then
 
-	sent map[netip.AddrPort]*datapath.Traffic // by the client's end
+	sent map[netip.AddrPort]*datapath.Traffic // by the client's address and port
 
 	mu    sync.Mutex
-	taken datapath.Traffic // by the log
+	taken datapath.Traffic // the sum of what the log has taken
 }
 
-// Keep and Take make the gateway the log's source of traffic past it (flowlog.Config.Bypassed): they call the data
-// path's, and Take sums what it returned.
+// Keep and Take make the gateway the log's source for the packets that the cache forwards past connection tracking
+// (flowlog.Config.Bypassed). They call the data path's methods, and Take sums what it returned.
 func (l *loggingGateway) Keep(present []datapath.Tracked) error {
 	if l.duringStart != nil {
 		l.duringStart()
@@ -80,7 +84,7 @@ func newLogged(t *testing.T, rules string, change ...func(*Config)) *loggingGate
 	return l
 }
 
-// start begins as a daemon does.
+// start opens the data path and starts the log, as a daemon does.
 func (l *loggingGateway) start(t *testing.T) {
 	t.Helper()
 	cfg := l.config(t)
@@ -139,7 +143,7 @@ func (f tcpFlow) down(bytes int, set string) []byte {
 		flags(set))
 }
 
-// send sends frames of a flow, and remembers them.
+// send sends frames of a flow, and counts them in sent.
 func (l *loggingGateway) send(t *testing.T, f tcpFlow, frames ...[]byte) {
 	t.Helper()
 	n := l.sent[f.client]
@@ -172,7 +176,7 @@ func (l *loggingGateway) shake(t *testing.T, f tcpFlow) {
 	l.arrive(t)
 }
 
-// carry sends packets both ways.
+// carry sends n packets in each direction.
 func (l *loggingGateway) carry(t *testing.T, f tcpFlow, n int) {
 	t.Helper()
 	for i := range n {
@@ -195,7 +199,7 @@ func (l *loggingGateway) pass(t *testing.T, f tcpFlow) {
 	})
 }
 
-// arrive waits until the gateway has forwarded what was sent.
+// arrive waits until the gateway has forwarded all packets that were sent.
 func (l *loggingGateway) arrive(t *testing.T) {
 	t.Helper()
 	var want datapath.Traffic
@@ -216,7 +220,7 @@ func (l *loggingGateway) arrive(t *testing.T) {
 // cached returns how many packets have gone through the cache.
 func (l *loggingGateway) cached(t *testing.T) uint64 { t.Helper(); return l.d.packets(t)["forwarded"] }
 
-// record awaits that the log has the ends of all that was sent in a flow.
+// record waits until the log's records of a flow have all packets that were sent in it.
 func (l *loggingGateway) record(t *testing.T, f tcpFlow) {
 	t.Helper()
 	netnstest.Await(t, "the end of "+f.client.String(), func() error {
@@ -239,14 +243,14 @@ func (l *loggingGateway) record(t *testing.T, f tcpFlow) {
 	})
 }
 
-// ends reads from the log which flows have ended, by the client's end.
+// ends reads the log's records of flows that have ended, by the client's address and port.
 func (l *loggingGateway) ends() (map[netip.AddrPort][]flowlog.Flow, error) {
 	ends := map[netip.AddrPort][]flowlog.Flow{}
-	text, err := try("cat " + l.folder + "/*.ndjson; zcat " + l.folder + "/*.gz 2>/dev/null || :") // a former daemon's
+	text, err := try("cat " + l.folder + "/*.ndjson; zcat " + l.folder + "/*.gz 2>/dev/null || :") // packed: older
 	for line := range strings.Lines(text) {
 		var f flowlog.Flow
 		if json.Unmarshal([]byte(line), &f) == nil && f.Event == flowlog.Ends && f.Peer.Port() != sentinelPort {
-			// the last line may be half written
+			// The last line may be incomplete.
 			ends[f.Client] = append(ends[f.Client], f)
 		}
 	}

@@ -1,3 +1,8 @@
+// Tests of flows that last longer than connection tracking remembers a silent connection. twins are two gateways
+// between wires, one with the cache of flows and one without, to which a test sends the same frames (twins_test.go). A
+// flow is a connection that makes its packets with fromClient and fromPeer (flow_test.go). makeCached sends until the
+// cache forwards a flow (follow_test.go).
+
 package ebpf
 
 import (
@@ -27,15 +32,16 @@ func tracked(t testing.TB, s *netnstest.Space) (all []*netlink.ConntrackFlow) {
 	return all
 }
 
-// short has connection tracking forget flows after some seconds without packets, whatever their kind.
+// short returns a script by which connection tracking forgets every flow after some seconds without packets.
 func short(seconds int) string {
 	return fmt.Sprintf(
 		"for t in tcp_timeout_established udp_timeout udp_timeout_stream; do sysctl -qw net.netfilter.nf_conntrack_$t=%d; "+
 			"done", seconds)
 }
 
-// TestLongDownload downloads by TCP, and has a server send by UDP, for longer than connection tracking remembers a
-// connection of which it sees nothing: the packets that it sees keep it.
+// TestLongDownload: a TCP download and a UDP flow of a server, most of whose packets the cache forwards past connection
+// tracking, go on for longer than connection tracking remembers an idle connection. The few packets that it sees keep
+// the connections.
 func TestLongDownload(t *testing.T) {
 	t.Parallel()
 	netnstest.NeedTCX(t)
@@ -46,7 +52,7 @@ chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 70
 	w.Router.Run(t, short(4))
 	must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true}))
 	x := w.NewStream(t, w.Alice, datapathtest.Server)
-	sound := w.Up(t, w.Alice) // nothing is answered
+	sound := w.Up(t, w.Alice) // the server answers nothing
 	sound.Begin()
 	began, before := time.Now(), w.Packets(t)
 	at := x.Server.RemoteAddr()
@@ -54,7 +60,7 @@ chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 70
 		x.Carry(t, x.Server, 200_000)
 		time.Sleep(20 * time.Millisecond) // some 80 Mbit/s
 	}
-	known := tracked(t, w.Router) // it is forgotten soon
+	known := tracked(t, w.Router) // now, because they are forgotten soon
 	sound.Halt()
 	sound.Whole(t, "one way")
 	n := w.Packets(t)
@@ -73,8 +79,8 @@ chain in { type nat hook prerouting priority dstnat; iifname "wan0" udp dport 70
 	}
 }
 
-// TestIdleFlow: a cached flow is silent, for nearly as long as connection tracking remembers it and for longer. Its
-// next packets have the fate that they have without a cache.
+// TestIdleFlow: a cached flow sends nothing for nearly as long as connection tracking remembers it, and then for
+// longer. What becomes of its next packets is the same with the cache as without.
 func TestIdleFlow(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -101,7 +107,8 @@ chain forward { type filter hook forward priority 0; policy drop; meta l4proto 2
 	}
 }
 
-// left waits until both gateways remember the connections from a port for at most so many more seconds; 0: no longer.
+// left waits until both gateways remember the connections from a port for at most so many more seconds; 0: until they
+// have forgotten them.
 func (tw *twins) left(t *testing.T, port uint16, seconds uint32) {
 	t.Helper()
 	netnstest.Await(t, "connections to be idle", func() error {
@@ -116,7 +123,7 @@ func (tw *twins) left(t *testing.T, port uint16, seconds uint32) {
 	})
 }
 
-// untilStack voids the cache's entries, and sends packets of a flow until the stack has forwarded one.
+// untilStack makes the cache's entries void, and sends packets of a flow until the stack has forwarded one.
 func (tw *twins) untilStack(t *testing.T, f *flow) {
 	t.Helper()
 	tw.each(func(w *twin) {
@@ -132,8 +139,8 @@ func (tw *twins) untilStack(t *testing.T, f *flow) {
 	})
 }
 
-// TestPathMTU: the way of a cached flow becomes too narrow for its packets. The client is told, and its shorter packets
-// pass, by the cache again.
+// TestPathMTU: the MTU on the way of a cached flow becomes smaller than its packets. The client gets an ICMP error, and
+// its shorter packets pass, by the cache again.
 func TestPathMTU(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -167,8 +174,9 @@ func TestPathMTU(t *testing.T) {
 	}
 }
 
-// TestPortsReused: a client uses a port towards another server, and two clients use the same one; behind NAT an outside
-// port becomes another client's once its connection is forgotten. Every packet goes where it goes without a cache.
+// TestPortsReused: a client uses one port towards two servers, two clients use the same port, and with NAT an outside
+// port goes to another client when its connection is forgotten. Every packet goes to the same host with the cache as
+// without.
 func TestPortsReused(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)

@@ -1,3 +1,6 @@
+// Tests of the program portal_lookup, which hands connections to the portal's socket. newNetwork makes a LAN with alice
+// and bob and a WAN with a server, and open starts a data path between them (main_test.go).
+
 package ebpf
 
 import (
@@ -39,8 +42,8 @@ func serve(t *testing.T, name, addr string) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
-// TestPortalSocketLookup: unauthenticated clients, for HTTP to any address; admitted clients, the WAN and this machine
-// reach the servers they address.
+// TestPortalSocketLookup: HTTP of unauthenticated clients to any address reaches the portal. Admitted clients, hosts of
+// the WAN and this machine reach the servers that they address.
 func TestPortalSocketLookup(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -89,8 +92,8 @@ func TestPortalSocketLookup(t *testing.T) {
 	}
 }
 
-// TestPortOfTwoSites: a client may use one port for connections to two sites, which are one connection to the portal.
-// The later one is answered, and the other one ends at once.
+// TestPortOfTwoSites: a client may use one port for connections to two sites, but at the portal they would have the
+// same addresses and ports. The later one is answered, and the other one ends at once.
 func TestPortOfTwoSites(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -127,8 +130,8 @@ func TestPortOfTwoSites(t *testing.T) {
 	})
 }
 
-// TestHTTPReachesOnlyPortal: rules that send HTTP to a proxy behind the WAN work for admitted clients, and let no
-// packet of unauthenticated ones out.
+// TestHTTPReachesOnlyPortal: rules of the administrator send HTTP to a proxy behind the WAN. They work for admitted
+// clients, and no packet of unauthenticated clients leaves by them.
 func TestHTTPReachesOnlyPortal(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)

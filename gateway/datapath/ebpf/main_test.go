@@ -1,3 +1,6 @@
+// Helpers of this package's tests: newNetwork makes the interfaces of a gateway with clients and a server, open starts
+// a data path on them, and detach removes it.
+
 package ebpf
 
 import (
@@ -40,8 +43,8 @@ type network struct {
 	client, hub, server string // names of namespaces
 }
 
-// newNetwork creates lan (10.1.0.1) and wan (192.0.2.1) here, with alice and bob behind a hub at lan and the server
-// behind wan. The hub is like a switch: broken frames come.
+// newNetwork creates the interfaces lan (10.1.0.1) and wan (192.0.2.1) in this namespace, with alice and bob behind a
+// hub at lan, and the server behind wan. The hub's netfilter does not look at frames, so that broken ones arrive.
 func newNetwork(t testing.TB) network {
 	t.Helper()
 	id := fmt.Sprintf("%x", os.Getpid()%0xfff) + randomName()
@@ -66,6 +69,7 @@ up $lan $wan; ip netns exec $client sh -ec '`+netnstest.Up+`up c0'
 	return n
 }
 
+// env returns the names of a network's interfaces and namespaces as variables for a shell script.
 func (n network) env() []string {
 	return []string{"lan=" + n.lan, "wan=" + n.wan, "client=" + n.client, "hub=" + n.hub, "server=" + n.server}
 }
@@ -79,7 +83,7 @@ var names int
 
 func randomName() string { names++; return fmt.Sprintf("n%d", names) }
 
-// open opens a data path on the network, closed and detached with the test.
+// open opens a data path on the network, which is closed and detached when the test ends.
 func (n network) open(t testing.TB, change ...func(*Config)) *Datapath {
 	t.Helper()
 	cfg := n.config(t)
@@ -99,6 +103,7 @@ func (n network) open(t testing.TB, change ...func(*Config)) *Datapath {
 	return d
 }
 
+// config is the configuration with which open opens a data path on the network.
 func (n network) config(t testing.TB) Config {
 	return Config{
 		Networks: networksOf(n.lan), WAN: n.wan, PortalPorts: []uint16{8080},
@@ -106,11 +111,12 @@ func (n network) config(t testing.TB) Config {
 	}
 }
 
-// networksOf is the tests' LAN at an interface.
+// networksOf returns the tests' LAN, at an interface.
 func networksOf(lan string) []datapath.Network {
 	return []datapath.Network{{Interface: lan, Address: netip.PrefixFrom(gateway, lanPrefix.Bits())}}
 }
 
+// index is the index of an interface of the router.
 func index(t testing.TB, name string) uint32 {
 	t.Helper()
 	dev, err := net.InterfaceByName(name)
@@ -120,7 +126,7 @@ func index(t testing.TB, name string) uint32 {
 	return uint32(dev.Index)
 }
 
-// neighbour sets the server's MAC address.
+// neighbour enters the server's MAC address into the neighbour table.
 func (n network) neighbour(t *testing.T) {
 	t.Helper()
 	err := netlink.NeighSet(&netlink.Neigh{

@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "client.h"
 #include "network.h"
 
 /* What a client may do. */
@@ -16,7 +17,10 @@ enum state {
 };
 
 /* flags of a client */
-enum { LIMITED = 1 }; /* it has an entry in limits worth reading */
+enum {
+	LIMITED = 1, /* it has an entry in limits worth reading */
+	LEARN = 2,   /* of a PPPoE session's /64: the daemon hears from which of its addresses it sends */
+};
 
 /* Why a packet was forwarded or dropped. Index into stats. */
 enum reason {
@@ -40,22 +44,8 @@ enum reason {
 	REASON_OVERFLOW,       /* for the DHCP server, which is behind */
 	REASON_UNASKED,        /* by IPv6 from outside, and the client did not ask for it */
 	REASON_THROTTLED,      /* beyond what a client may ask before login, or a DHCP client at all */
+	REASON_OTHER_NETWORK,  /* from a client of another network at the same WAN */
 	REASON_COUNT,
-};
-
-/* An address of a client, by its place. Written by user space only. The
- * first eight bytes change in one store, so MAC and state always match. */
-struct client {
-	__u8 mac[6];
-	__u8 state;
-	__u8 flags;
-	__u64 until; /* nanoseconds of CLOCK_MONOTONIC at which admission ends; 0: never */
-	/* PPPoE's, network order, in which alone the address is used; 0: on Ethernet */
-	__u16 session;
-	__u16 mtu;     /* of the session */
-	/* The client's slot less the place of this address, modulo 2^32: 0 for the address that
-	 * it was first known by. */
-	__u32 slot_offset;
 };
 
 /* What a client sent and received through the gateway: bytes of IP packets as on the
@@ -426,6 +416,7 @@ volatile const __u16 portal_ports[4];
 volatile const __u8 hear_dhcp;    /* the DHCP server reads requests: the stack does not see them */
 volatile const struct budget budgets[WORKS], sender_budget, new_senders_budget;
 volatile const __u8 timed;        /* the kernel lets programs set when a packet leaves (5.18) */
+volatile const __u8 beside;       /* there are other networks at the WAN */
 volatile const __u8 lines;        /* there are clients on PPPoE lines */
 volatile const __u32 cutter_ifindex; /* of the link that cuts aggregated packets */
 /* there are networks behind clients: user space changes it while the programs run */

@@ -4,33 +4,22 @@
  * budgets are found as those of IPv4 are. */
 #pragma once
 
+#include "clients6.h"
 #include "maps.h"
-
-/* An IPv6 address in network order, as two words, which compare in two instructions. */
-struct addr6 {
-	__u64 high, low;
-};
 
 /* Clients may have IPv6. Without it the verifier sees that nothing of it is reached, and spares
  * itself the time: opening takes half as long. */
 volatile const __u8 ipv6;
 
-/* Addresses of clients. slot_offset of the value is the client's slot itself. Written by user
- * space only. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* user space: addressesPerClient for each address of the LAN */
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct addr6);
-	__type(value, struct client);
-} clients6 SEC(".maps");
+/* networks6 has entries: user space changes it while the programs run */
+volatile __u32 routed6;
 
 /* The first 64 bits of a prefix of the LAN, and which of them count. */
 struct prefix6 {
 	__u64 bits, mask; /* network order; mask 0: none */
 };
 
-#define PREFIXES6 4 /* present and former ones of a LAN at the same time */
+#define PREFIXES6 8 /* present and former ones of a LAN at the same time */
 
 /* Settings that user space changes while the programs run. */
 struct settings6 {
@@ -67,11 +56,6 @@ struct {
 } hops6 SEC(".maps");
 
 /* Prefixes of the walled garden, and ports in them: see garden and garden_ports. */
-struct garden6_prefix {
-	__u32 bits;
-	__u8 addr[16];
-};
-
 struct garden6_port {
 	__u32 bits;  /* 32 more than the prefix has */
 	__u16 port;  /* network order */
@@ -113,7 +97,7 @@ struct {
 /* What clients say to the gateway about their addresses: neighbour discovery, DHCPv6, and the
  * headers of packets from addresses that nobody is known to have. Not pinned: what was not read
  * is said again. */
-#define HEARD6 (1024 * 1024) /* bytes */
+#define HEARD6 (4096 * 1024) /* bytes: what 5,000 strangers say who come at once, and as many known clients */
 #define HEARD6_MOST 192      /* of a frame; longer ones have a record of the full size */
 
 struct {

@@ -13,7 +13,7 @@ struct network {
 	__u32 ifindex;
 	__be32 gateway; /* the gateway's address in it */
 	__u8 mac[6];    /* of the interface */
-	__u8 pad[2];
+	__u16 number;   /* of several at the WAN */
 };
 
 volatile const struct network lan;

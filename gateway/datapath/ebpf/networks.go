@@ -1,3 +1,5 @@
+// IPv4 networks behind PPPoE clients, in the programs' map and in the kernel's routes.
+
 package ebpf
 
 import (
@@ -8,7 +10,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/machine/routes"
 )
 
@@ -38,19 +39,19 @@ func (d *Datapath) setRouted() error {
 	if err := d.objs.Routed.Set(toggle(!d.clientNetworks.Empty())); err != nil {
 		return fmt.Errorf("having the programs look up networks behind clients: %w", err)
 	}
-	return nil
+	return d.enterParts()
 }
 
 // enterNetworks lets a client's networks in, as far as its entry allows, and returns those that are new.
-func (d *Datapath) enterNetworks(places []uint32, addr netip.Addr, c datapath.Client) (
+func (d *Datapath) enterNetworks(places []uint32, addr netip.Addr, session uint16, networks []netip.Prefix) (
 	fresh []netip.Prefix, err error) {
-	if len(c.Routes) == 0 {
+	if len(networks) == 0 {
 		return nil, nil
 	}
-	if c.Session == 0 || len(places) == 0 {
+	if session == 0 || len(places) == 0 {
 		return nil, errors.New("only clients on PPPoE lines have networks behind them")
 	}
-	if fresh, err = d.routes.Take(addr, c.Routes); err != nil {
+	if fresh, err = d.routes.Take(addr, networks); err != nil {
 		return nil, err
 	}
 	for _, network := range fresh {

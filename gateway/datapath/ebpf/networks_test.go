@@ -1,3 +1,8 @@
+// Tests of networks behind PPPoE clients, one packet at a time. newNetwork makes a LAN with alice and bob and a WAN
+// with a server, and open starts a data path between them (main_test.go). tcp and udp make a frame from alice to the
+// server, changed by edits; try runs one program over a frame, and packets and change tell which counts grew
+// (programs_test.go). onLine puts a packet into a PPPoE session (pppoe_test.go).
+
 package ebpf
 
 import (
@@ -14,7 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestNetworksBehindLine is the policy for networks behind a client: verdict, reason, and what is counted.
+// TestNetworksBehindLine: the table is the policy for packets of networks behind a PPPoE client: the verdict, the
+// counter that counts the packet, and the bytes that are counted for the client.
 func TestNetworksBehindLine(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
@@ -46,7 +52,7 @@ func TestNetworksBehindLine(t *testing.T) {
 		packets, before := d.packets(t), counters(t, d, alice)
 		verdict, _, _ := d.try(t, c.prog, c.link, c.packet)
 		got, want := change(packets, d.packets(t)), map[string]uint64{c.reason: 1}
-		if got["stack"] == 1 && c.reason == "forwarded" { // the new route has emptied the cache of hops
+		if got["stack"] == 1 && c.reason == "forwarded" { // the new route has emptied the cache of next hops
 			verdict, got = redirect, want
 		}
 		if verdict != c.verdict || !maps.Equal(got, want) {
@@ -58,8 +64,8 @@ func TestNetworksBehindLine(t *testing.T) {
 	}
 }
 
-// TestCutterTooLongPacket: a packet that reaches the cutter and must not be fragmented causes an ICMP error, in the
-// client's name, to its sender.
+// TestCutterTooLongPacket: the cutter (cutter.go) is the link that splits aggregated packets to PPPoE clients. A packet
+// there that is too long and must not be fragmented causes an ICMP error to its sender, with the client's address.
 func TestCutterTooLongPacket(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)

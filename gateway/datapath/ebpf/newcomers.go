@@ -1,3 +1,5 @@
+// Hosts with an address that was not leased. The programs report them in a ring buffer.
+
 package ebpf
 
 import (

@@ -1,3 +1,7 @@
+// Benchmarks of what the cache of flows costs: CPU time for flows that are too short to be cached, and memory. twins
+// are two gateways between wires, one with the cache of flows and one without, to which a test sends the same frames
+// (twins_test.go). A flow is a connection that makes its packets with fromClient and fromPeer (flow_test.go).
+
 package ebpf
 
 import (
@@ -13,8 +17,8 @@ import (
 )
 
 // BenchmarkNewFlows begins 500 flows through a gateway with a cache and as many through one without, by turns, and
-// reports how many each takes in a second: one packet a flow, which the cache's programs see and which nobody can
-// cache.
+// reports how many each handles in a second. A flow is one packet, which costs the cache's programs time and cannot be
+// cached.
 func BenchmarkNewFlows(b *testing.B) {
 	tw := newTwins(b)
 	tw.rules(b, "round1", trackedMasquerade)
@@ -38,7 +42,7 @@ func BenchmarkNewFlows(b *testing.B) {
 			w.client.Send(b, marker)
 			awaitMarker(b, w.server, w.serverSeen, marker)
 			*took += time.Since(began)
-			if all := fresh(w.server, &w.serverSeen, wanMAC); len(all) != turn {
+			if all := tw.fresh(w.server, &w.serverSeen, wanMAC); len(all) != turn {
 				b.Errorf("of %d flows %d arrived", turn, len(all))
 			}
 		}

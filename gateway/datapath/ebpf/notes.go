@@ -1,3 +1,5 @@
+// Notes, among the pins, of the queues that this data path gave to interfaces, so that a later process can remove them.
+
 package ebpf
 
 import (

@@ -1,3 +1,7 @@
+// A test of UDP flows that nobody answers. twins are two gateways between wires, one with the cache of flows and one
+// without, to which a test sends the same frames (twins_test.go). A flow is a connection that makes its packets with
+// fromClient and fromPeer (flow_test.go).
+
 package ebpf
 
 import (
@@ -8,8 +12,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestUnansweredUDPCached: a UDP flow to which nothing is answered is cached, from clients and to them, while no rule
-// decides packet by packet about new connections. From the first answer on it is established, and decided about anew.
+// TestUnansweredUDPCached: a UDP flow that nobody answers, from a client or to one, is cached while no rule decides
+// packet by packet about new connections. With the first answer it becomes established, and the stack decides about its
+// packets again.
 func TestUnansweredUDPCached(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)

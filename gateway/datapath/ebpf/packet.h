@@ -179,6 +179,21 @@ static __always_inline int is_request(const struct iphdr *ip, struct ports p)
 		place(ip->daddr) == lan.size - 1);
 }
 
+/* set_mac copies an Ethernet address between places at even addresses; from NULL: that of the LAN's
+ * interface. The compiler would copy byte by byte. */
+typedef __u16 __attribute__((may_alias)) half;
+
+static __always_inline void set_mac(void *to, const void *from)
+{
+	const volatile half *own = (const void *)lan.mac;
+	const half *f = from;
+	half *t = to;
+
+	t[0] = from ? f[0] : own[0];
+	t[1] = from ? f[1] : own[1];
+	t[2] = from ? f[2] : own[2];
+}
+
 static __always_inline __u16 fold(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);

@@ -27,6 +27,7 @@ struct icmp6hdr {
 
 enum icmp6_type {
 	ICMP6_UNREACHABLE = 1,
+	ICMP6_TOO_BIG = 2,
 	ICMP6_ECHO = 128,
 	ICMP6_ECHO_REPLY = 129,
 	ICMP6_MLD_QUERY = 130,
@@ -39,12 +40,15 @@ enum icmp6_type {
 
 #define ICMP6_PROHIBITED 1 /* code of "unreachable": administratively prohibited (RFC 4443, 3.1) */
 
+/* Words of a header, which the compiler would put together from bytes: it does not know that addresses
+ * in packets are aligned, behind an Ethernet header that begins two bytes before a multiple of 8. */
+typedef __u64 __attribute__((may_alias)) word6;
+
 static __always_inline struct addr6 addr6_at(const void *p)
 {
-	struct addr6 a;
+	const word6 *w = p;
 
-	__builtin_memcpy(&a, p, sizeof(a));
-	return a;
+	return (struct addr6){ w[0], w[1] };
 }
 
 static __always_inline int same6(struct addr6 a, struct addr6 b) { return a.high == b.high && a.low == b.low; }
@@ -70,6 +74,18 @@ static __always_inline int is_martian6(const struct in6_addr *a)
 	return is_multicast6(a) || is_link_local6(a) || !addr6_at(a).high;
 }
 
+/* is_beyond_link6 reports whether one address of a packet is link-local and the other one is not, so
+ * that no router forwards it (RFC 4291, 2.5.6), and it is not for the gateway's own address. The
+ * kernel's routing says of all packets with a link-local address that it does not forward them. */
+static __always_inline int is_beyond_link6(const struct ipv6hdr *ip, const struct settings6 *s)
+{
+	const struct addr6 *to = (const void *)&ip->daddr;
+
+	if (is_link_local6(&ip->daddr))
+		return !is_link_local6(&ip->saddr);
+	return is_link_local6(&ip->saddr) && (to->high != s->gateway.high || to->low != s->gateway.low);
+}
+
 /* is_of_lan6 reports whether an address is in a prefix of the LAN. */
 static __always_inline int is_of_lan6(const struct settings6 *s, struct addr6 a)
 {
@@ -79,6 +95,25 @@ static __always_inline int is_of_lan6(const struct settings6 *s, struct addr6 a)
 	for (int i = 0; i < PREFIXES6; i++)
 		found |= s->prefixes[i].mask && (a.high & s->prefixes[i].mask) == s->prefixes[i].bits;
 	return found;
+}
+
+/* behind6 is the entry of the client behind which an address is; NULL: it is behind none. */
+static __noinline const struct client *behind6(__u64 high, __u64 low)
+{
+	struct addr6 addr = { high, low };
+	struct garden6_prefix key = { .bits = 128 };
+
+	__builtin_memcpy(key.addr, &addr, sizeof(key.addr));
+	return bpf_map_lookup_elem(&networks6, &key);
+}
+
+/* client6 is the entry of the client that an address is of: its own, or one in a network behind it;
+ * NULL: it is nobody's. */
+static __always_inline const struct client *client6(struct addr6 addr)
+{
+	const struct client *c = bpf_map_lookup_elem(&clients6, &addr);
+
+	return likely(c) || !routed6 ? c : behind6(addr.high, addr.low);
 }
 
 /* is_sound6 reports whether a header's version and length match the packet. A buffer beyond

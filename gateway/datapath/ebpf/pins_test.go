@@ -1,3 +1,6 @@
+// Tests of the pins in the bpffs by which a daemon finds its predecessor's programs and maps. newNetwork makes a LAN
+// with alice and bob and a WAN with a server, and open starts a data path between them (main_test.go).
+
 package ebpf
 
 import (
@@ -12,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestRemovedPinsRestored: a pin that is removed long after the folder was last changed is made again, also where
-// pin_dir is a link to the folder.
+// TestRemovedPinsRestored: the daemon makes a removed pin again, also if the folder was last changed long before, and
+// if pin_dir is a link to the folder.
 func TestRemovedPinsRestored(t *testing.T) {
 	for name, linked := range map[string]bool{"folder": false, "link": true} {
 		t.Run(name, func(t *testing.T) {
@@ -22,7 +25,7 @@ func TestRemovedPinsRestored(t *testing.T) {
 					c.PinDir = linkTo(t, c.PinDir)
 				}
 			})
-			d.stop() // the daemon's own looks
+			d.stop() // the test itself checks the pins
 			pin := filepath.Join(d.cfg.PinDir, "hops")
 			for manner, remove := range map[string]func(){
 				"removed":  func() { must(t, os.Remove(pin)) },
@@ -50,8 +53,7 @@ func TestRemovedPinsRestored(t *testing.T) {
 	}
 }
 
-// TestPinDirIsNoFolder: where the folder of pins is replaced by what no pin can be in, that is an error and not
-// silence.
+// TestPinDirIsNoFolder: if the folder of pins is replaced by something that can hold no pin, that is an error.
 func TestPinDirIsNoFolder(t *testing.T) {
 	d := newNetwork(t).open(t, func(*Config) {})
 	d.stop()
@@ -67,7 +69,7 @@ func TestPinDirIsNoFolder(t *testing.T) {
 	}
 }
 
-// linkTo makes a folder of pins with a link to it.
+// linkTo makes a link to a folder of pins, and returns its path.
 func linkTo(t *testing.T, dir string) string {
 	t.Helper()
 	must(t, os.MkdirAll(dir, 0o700))

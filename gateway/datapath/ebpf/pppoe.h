@@ -26,25 +26,18 @@ static __always_inline int is_ipv6_session(struct __sk_buff *skb)
 
 #define OPTIONS_READ 6
 
-/* clamp lowers the MSS that a SYN offers to what fits into the session's MTU (RFC 9293, 3.7.1), for
- * senders that do not learn of ICMP's "too big". It looks at the first options: systems send the
- * MSS as the first or second. */
-__noinline int clamp(struct __sk_buff *skb, __u32 mtu)
+/* clamp_tcp lowers the MSS that a SYN offers (RFC 9293, 3.7.1), for senders that do not learn of ICMP's
+ * "too big". It looks at the first options: systems send the MSS as the first or second. start is the
+ * place of TCP's header in the frame. */
+__noinline int clamp_tcp(struct __sk_buff *skb, __u32 start, __u32 mss)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct iphdr *ip = data + ETH_HLEN;
-	__u32 at, last;
-	__be16 most = bpf_htons(mtu - sizeof(struct iphdr) - sizeof(struct tcphdr));
-	struct tcphdr *tcp;
+	__u32 at = start + sizeof(struct tcphdr), last;
+	__be16 most = bpf_htons(mss);
+	struct tcphdr tcp;
 
-	if (data + ETH_HLEN + sizeof(*ip) + sizeof(*tcp) > end || ip->ihl != 5 ||
-		ip->protocol != IPPROTO_TCP || is_fragment(ip))
+	if (bpf_skb_load_bytes(skb, start, &tcp, sizeof(tcp)) || !tcp.syn)
 		return 0;
-	tcp = (void *)(ip + 1);
-	if (!tcp->syn)
-		return 0;
-	at = ETH_HLEN + sizeof(*ip) + sizeof(*tcp);
-	last = ETH_HLEN + sizeof(*ip) + tcp->doff * 4;
+	last = start + tcp.doff * 4;
 	for (int i = 0; i < OPTIONS_READ; i++) {
 		__u8 option[MSS_LEN];
 		__be16 offered;
@@ -68,19 +61,31 @@ __noinline int clamp(struct __sk_buff *skb, __u32 mtu)
 		/* The checksum's sum is of words: at an odd place the two bytes are swapped in
 		 * it. */
 		if (at & 1)
-			bpf_l4_csum_replace(skb, ETH_HLEN + sizeof(*ip) + offsetof(struct tcphdr,
-				check), bpf_htons(bpf_ntohs(offered) << 8 | bpf_ntohs(offered) >> 8),
-					    bpf_htons(bpf_ntohs(most) << 8 | bpf_ntohs(most) >> 8), 2);
+			bpf_l4_csum_replace(skb, start + offsetof(struct tcphdr, check),
+				bpf_htons(bpf_ntohs(offered) << 8 | bpf_ntohs(offered) >> 8),
+				bpf_htons(bpf_ntohs(most) << 8 | bpf_ntohs(most) >> 8), 2);
 		else
-			bpf_l4_csum_replace(skb, ETH_HLEN + sizeof(*ip) + offsetof(struct tcphdr,
-				check), offered, most, 2);
+			bpf_l4_csum_replace(skb, start + offsetof(struct tcphdr, check), offered, most, 2);
 		return bpf_skb_store_bytes(skb, at + 2, &most, sizeof(most), 0);
 	}
 	return 0;
 }
 
+/* clamp lowers the MSS that a SYN offers to what fits into the session's MTU. */
+__noinline int clamp(struct __sk_buff *skb, __u32 mtu)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HLEN;
+
+	if (data + ETH_HLEN + sizeof(*ip) + sizeof(struct tcphdr) > end || ip->ihl != 5 ||
+		ip->protocol != IPPROTO_TCP || is_fragment(ip))
+		return 0;
+	return clamp_tcp(skb, ETH_HLEN + sizeof(*ip), mtu - sizeof(struct iphdr) - sizeof(struct tcphdr));
+}
+
 /* put_pppoe puts the header on a packet that is no longer than the session's MTU. */
-static __always_inline int put_pppoe(struct __sk_buff *skb, const struct client *c, __u32 bytes)
+static __always_inline int put_pppoe(struct __sk_buff *skb, const struct client *c, __u32 bytes,
+	__be16 protocol)
 {
 	struct {
 		__u8 to[ETH_ALEN], from[ETH_ALEN];
@@ -88,7 +93,7 @@ static __always_inline int put_pppoe(struct __sk_buff *skb, const struct client 
 		struct pppoe_header h;
 	} __attribute__((packed)) head = {
 		.type = bpf_htons(ETH_P_PPP_DATA),
-		.h = { .kind = PPPOE_DATA, .session = c->session, .protocol = PPP_IPV4 },
+		.h = { .kind = PPPOE_DATA, .session = c->session, .protocol = protocol },
 	};
 
 	head.h.length = bpf_htons(bytes + sizeof(head.h.protocol));
@@ -153,7 +158,7 @@ static __always_inline int to_pppoe_session(struct __sk_buff *skb, int verdict)
 		return bpf_redirect(cutter_ifindex, 0);
 	if (bytes > c->mtu) /* by way of the cutter, which completes the checksum of the whole */
 		return bpf_redirect(cutter_ifindex, 0);
-	return put_pppoe(skb, c, bytes);
+	return put_pppoe(skb, c, bytes, PPP_IPV4);
 }
 
 /* rewrite changes the length and the fragment's place in a packet's header. */
@@ -219,9 +224,8 @@ static __always_inline int refuse_long(struct __sk_buff *skb, const struct clien
 	return bpf_redirect(lan.ifindex, BPF_F_INGRESS);
 }
 
-/* cut_in receives what the cutter has cut, and cuts in two what is longer than the session's MTU. */
-SEC("tc")
-int cut_in(struct __sk_buff *skb)
+/* cut4_in receives what the cutter has cut, and cuts in two what is longer than the session's MTU. */
+static __always_inline int cut4_in(struct __sk_buff *skb)
 {
 	__u32 bytes = 0;
 	const struct client *c = client_of_session(skb, &bytes);
@@ -244,7 +248,7 @@ int cut_in(struct __sk_buff *skb)
 		if (!bytes)
 			return TC_ACT_SHOT;
 	}
-	if (put_pppoe(skb, c, bytes) != TC_ACT_OK)
+	if (put_pppoe(skb, c, bytes, PPP_IPV4) != TC_ACT_OK)
 		return TC_ACT_SHOT;
 	return bpf_redirect(lan.ifindex, 0);
 }

@@ -1,3 +1,8 @@
+// Tests of the programs for frames of PPPoE sessions, one frame at a time. newNetwork makes a LAN with alice and bob
+// and a WAN with a server, and open starts a data path between them (main_test.go). tcp and udp make a frame from alice
+// to the server, changed by edits; try runs one program over a frame, and packets and change tell which counts grew
+// (programs_test.go).
+
 package ebpf
 
 import (
@@ -26,7 +31,7 @@ func onLine(b []byte) []byte {
 	return bytes.Join([][]byte{b[:12], h, b[14:]}, nil)
 }
 
-// put returns a frame on PPPoE with other bytes at a place.
+// put returns a frame of the PPPoE session with other bytes at a position after the Ethernet header.
 func put(position int, to ...byte) []byte {
 	b := onLine(udp(443))
 	copy(b[position:], to)
@@ -44,8 +49,8 @@ func (n network) withLine(t *testing.T) *Datapath {
 	return d
 }
 
-// TestLanInPPPoE is the policy for frames of PPPoE sessions: verdict, reason, counted bytes, and the
-// packet. Long: most lines are the table of cases.
+// TestLanInPPPoE: the table is the policy for frames of PPPoE sessions: the verdict, the counter that counts the frame,
+// and the packet that leaves. Long: most lines are the table of cases.
 func TestLanInPPPoE(t *testing.T) {
 	n := newNetwork(t)
 	d := n.withLine(t)
@@ -92,11 +97,15 @@ func TestLanInPPPoE(t *testing.T) {
 		"IP of version 6":         {put(22, 0x65), shot, "malformed", nil},
 		"a wrong sum":             {put(32, 1, 2), shot, "malformed", nil},
 	}
-	d.try(t, d.objs.LanIn, lan, onLine(tcp(443))) // fills the next-hop cache
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
+			d.try(t, d.objs.LanIn, lan, onLine(tcp(443))) // the next hop is now cached, for a second
 			packets, earlier := d.packets(t), counters(t, d, alice)
 			verdict, out, _ := d.try(t, d.objs.LanIn, lan, c.packet)
+			for n := 0; n < 10 && c.reason == "forwarded" && change(packets, d.packets(t))["stack"] == 1; n++ {
+				packets, earlier = d.packets(t), counters(t, d, alice) // the cache of next hops was just emptied
+				verdict, out, _ = d.try(t, d.objs.LanIn, lan, c.packet)
+			}
 			want := map[string]uint64{}
 			if c.reason != "" {
 				want[c.reason] = 1
@@ -209,7 +218,7 @@ func TestPPPoEFramesAreMarked(t *testing.T) {
 		link.TCXOptions{Program: see, Interface: int(index(t, n.lan)), Attach: ebpf.AttachTCXEgress, Anchor: link.Tail()})
 	must(t, err)
 	defer l.Close()
-	try("ping -c 1 -W 1 10.1.0.10") // which nobody answers
+	try("ping -c 1 -W 1 10.1.0.10") // nobody answers
 	for kind, want := range map[uint16]uint32{0x8864: 1, 0x0800: 0} {
 		var seen uint32
 		must(t, types.Lookup(uint32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, kind))), &seen))

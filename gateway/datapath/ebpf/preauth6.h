@@ -28,11 +28,9 @@ static __always_inline int spend_work6(const struct client *c, enum work kind)
 }
 
 /* head6 writes the header of an answer to the sender of a packet. */
-static __always_inline void head6(struct ethhdr *eth, struct ipv6hdr *ip, const __u8 *to,
-	struct addr6 saddr, struct addr6 daddr, __u8 protocol, __u16 bytes)
+static __always_inline void head6(struct ipv6hdr *ip, struct addr6 saddr, struct addr6 daddr,
+	__u8 protocol, __u16 bytes)
 {
-	__builtin_memcpy(eth->h_dest, to, ETH_ALEN);
-	copy_lan_mac(eth->h_source);
 	*(__be32 *)ip = bpf_htonl(6u << 28);
 	ip->payload_len = bpf_htons(bytes);
 	ip->nexthdr = protocol;
@@ -75,7 +73,9 @@ __noinline int reset6(struct __sk_buff *skb)
 		return drop(skb, REASON_BLOCKED);
 	eth = data, ip = data + ETH_HLEN, tcp = (void *)(ip + 1);
 
-	head6(eth, ip, mac, daddr, saddr, IPPROTO_TCP, sizeof(*tcp));
+	__builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
+	copy_lan_mac(eth->h_source);
+	head6(ip, daddr, saddr, IPPROTO_TCP, sizeof(*tcp));
 	*tcp = (struct tcphdr){
 		.source = dest, .dest = source, .seq = seq, .ack_seq = ack_seq,
 		.doff = 5, .rst = 1, .ack = !acked,
@@ -88,37 +88,51 @@ __noinline int reset6(struct __sk_buff *skb)
 	return send_answer(skb);
 }
 
-/* prohibit6 turns a packet into the ICMPv6 error "administratively prohibited" that answers it,
- * from the gateway's address on the LAN, and sends it back. */
-__noinline int prohibit6(struct __sk_buff *skb)
+/* error6 turns a packet into the ICMPv6 error that answers it, for the way back. source is the error's,
+ * type_code its type and code, rest the word behind the checksum. It returns -1 on errors. */
+__noinline int error6(struct __sk_buff *skb, const struct addr6 *source, __u32 type_code, __u32 rest)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct ethhdr *eth = data;
 	struct ipv6hdr *ip = data + ETH_HLEN;
 	struct icmp6hdr *icmp = (void *)(ip + 1);
-	__u32 zero = 0;
-	const struct settings6 *s = bpf_map_lookup_elem(&gateway_settings6, &zero);
-	__u8 quoted[QUOTED6], mac[ETH_ALEN];
+	__u8 quoted[QUOTED6], macs[2 * ETH_ALEN];
 	struct addr6 to;
 
-	if (!s || (void *)ip + QUOTED6 > end)
-		return drop(skb, REASON_BLOCKED);
+	if (!source || (void *)ip + QUOTED6 > end)
+		return -1;
 	to = addr6_at(&ip->saddr);
 	__builtin_memcpy(quoted, ip, QUOTED6);
-	__builtin_memcpy(mac, eth->h_source, ETH_ALEN);
+	__builtin_memcpy(macs, eth->h_source, ETH_ALEN);
+	__builtin_memcpy(macs + ETH_ALEN, eth->h_dest, ETH_ALEN);
+	if (macs[ETH_ALEN] & 1)
+		copy_lan_mac(macs + ETH_ALEN);
 
 	if (bpf_skb_change_tail(skb, ERROR6_LEN, 0))
-		return drop(skb, REASON_BLOCKED);
+		return -1;
 	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 	if (data + ERROR6_LEN > end)
-		return drop(skb, REASON_BLOCKED);
+		return -1;
 	eth = data, ip = data + ETH_HLEN, icmp = (void *)(ip + 1);
 
-	head6(eth, ip, mac, s->gateway, to, NEXT_ICMP6, sizeof(*icmp) + QUOTED6);
-	*icmp = (struct icmp6hdr){ .type = ICMP6_UNREACHABLE, .code = ICMP6_PROHIBITED };
+	__builtin_memcpy(eth, macs, sizeof(macs));
+	head6(ip, *source, to, NEXT_ICMP6, sizeof(*icmp) + QUOTED6);
+	*icmp = (struct icmp6hdr){ .type = type_code >> 8, .code = type_code, .rest = bpf_htonl(rest) };
 	__builtin_memcpy(icmp + 1, quoted, QUOTED6);
 	icmp->checksum = ~fold(pseudo6(ip, NEXT_ICMP6, sizeof(*icmp) + QUOTED6) +
 		(__u32)bpf_csum_diff(0, 0, (__be32 *)icmp, sizeof(*icmp) + QUOTED6, 0));
+	return 0;
+}
+
+/* prohibit6 turns a packet into the ICMPv6 error "administratively prohibited" that answers it,
+ * from the gateway's address on the LAN, and sends it back. */
+static __always_inline int prohibit6(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	const struct settings6 *s = bpf_map_lookup_elem(&gateway_settings6, &zero);
+
+	if (!s || error6(skb, &s->gateway, ICMP6_UNREACHABLE << 8 | ICMP6_PROHIBITED, 0))
+		return drop(skb, REASON_BLOCKED);
 	return send_answer(skb);
 }
 
@@ -269,10 +283,10 @@ __noinline int preauth6(struct __sk_buff *skb)
 	if (!s || (void *)(ip + 1) > end)
 		return drop(skb, REASON_MALFORMED);
 	src = addr6_at(&ip->saddr);
-	c = bpf_map_lookup_elem(&clients6, &src);
+	c = client6(src);
 	if (!c || (ip->nexthdr != IPPROTO_TCP && ip->nexthdr != IPPROTO_UDP && ip->nexthdr != NEXT_ICMP6))
 		return drop(skb, REASON_BLOCKED);
-	if (is_multicast6(&ip->daddr) || is_link_local6(&ip->saddr) != is_link_local6(&ip->daddr))
+	if (is_multicast6(&ip->daddr) || is_beyond_link6(ip, s))
 		return drop(skb, REASON_BLOCKED);
 	p = ports6_of(ip, end);
 	here = route6(skb, ip, &fib) == BPF_FIB_LKUP_RET_NOT_FWDED;

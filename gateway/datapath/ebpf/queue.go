@@ -1,3 +1,6 @@
+// The queue of an interface in which packets beyond clients' rates wait: an htb with a class for each client, or an fq
+// (fair.go). shape.go says for which clients.
+
 package ebpf
 
 import (

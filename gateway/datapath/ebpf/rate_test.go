@@ -1,3 +1,6 @@
+// Tests of rate limits with real traffic, over a path with a long round trip (delay). newNetwork makes a LAN with alice
+// and bob and a WAN with a server, and open starts a data path between them (main_test.go).
+
 package ebpf
 
 import (
@@ -25,7 +28,7 @@ var (
 	rateOf   = flag.String("rate-of", "udp,cubic,bbr", "what is sent: udp, and how TCP controls congestion")
 )
 
-// distant is the server's address with a long round trip.
+// distant is the server's address with a long round-trip time.
 var distant = netip.MustParseAddr("198.18.0.2")
 
 // delay gives the server a second address whose packets are delayed. The server's own packets are not, so the delay is
@@ -91,7 +94,7 @@ func hold(t testing.TB, tun *os.File, rtt time.Duration) {
 
 // load is a client's traffic above its limit, in one direction.
 type load struct {
-	kind string // "udp", or how TCP controls congestion: "cubic", "bbr", "reno"
+	kind string // "udp", or TCP's congestion control: "cubic", "bbr", "reno"
 	up   bool
 	addr netip.Addr // of the client
 }
@@ -142,7 +145,7 @@ func (n network) begin(t *testing.T, l load) {
 	t.Cleanup(func() { client.Close(); server.Close(); running.Wait() })
 }
 
-// blast sends three times the limit in datagrams, in the bursts of a sender that wakes each millisecond.
+// blast sends datagrams at three times the limit. It wakes each millisecond and sends a burst.
 func (n network) blast(t *testing.T, l load) {
 	t.Helper()
 	from, to, addr, here := n.client, n.server, distant, l.addr
@@ -177,8 +180,8 @@ func (n network) blast(t *testing.T, l load) {
 // reading is the state of a rate limiter, read from its map.
 type reading struct {
 	at      uint64 // ns of CLOCK_MONOTONIC
-	passed  uint64 // ns: what has passed, at the full rate
-	left    uint64 // ns at the full rate that may come at once
+	passed  uint64 // the traffic that has passed, as ns at the full rate
+	left    uint64 // the traffic that may pass at once, as ns at the full rate
 	dropped uint64 // packets
 }
 
@@ -199,9 +202,9 @@ func (d *Datapath) limiter(t *testing.T, l load) (r reading) {
 	return r
 }
 
-// TestRateBounds: over any time no more passes than rate and burst allow, and a client that always sends gets at least
-// 97 % of its rate, also with different kinds of TCP. A limiter loses time only while its burst is unused: the unused
-// part at a window's ends is left out of both checks.
+// TestRateBounds: in each window of time no more passes than rate and burst allow, and a client that always sends gets
+// at least 97 % of its rate in one of them, with UDP and with each congestion control of TCP. The part of the burst
+// that is unused at a window's ends is left out of both checks.
 func TestRateBounds(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)

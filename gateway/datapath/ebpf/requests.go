@@ -1,3 +1,5 @@
+// The DHCP requests that the programs take from clients' frames, for the DHCP server.
+
 package ebpf
 
 import (
@@ -20,7 +22,7 @@ func (d *Datapath) Requests() (io.ReadCloser, error) {
 	return &requests{ring: r}, nil
 }
 
-// requests reads newcomers that the programs report in a ring buffer (struct request of maps.h).
+// requests reads the DHCP requests that the programs put into a ring buffer (struct request of maps.h).
 type requests struct {
 	ring   *ringbuf.Reader
 	record ringbuf.Record

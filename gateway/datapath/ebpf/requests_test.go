@@ -1,3 +1,8 @@
+// Tests of the DHCP requests that the programs hand to the daemon (requests.go). newNetwork makes a LAN with alice and
+// bob and a WAN with a server, and open starts a data path between them (main_test.go). tcp and udp make a frame from
+// alice to the server, changed by edits; try runs one program over a frame, and packets and change tell which counts
+// grew (programs_test.go).
+
 package ebpf
 
 import (
@@ -14,8 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestRequests: each complete DHCP request for this machine or for all is delivered unchanged, once, and no other
-// packet is. Long: most lines are the table of cases.
+// TestRequests: the data path hands over each complete DHCP request to this machine or to all once and unchanged, and
+// no other packet. Long: most lines are the table of cases.
 func TestRequests(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, func(c *Config) { c.DHCP = true })
@@ -76,7 +81,7 @@ func TestRequests(t *testing.T) {
 			if c.handed && verdict != shot {
 				t.Errorf("handed over, and verdict %d", verdict)
 			}
-			// The next frame is this one, or one sent after it.
+			// The next frame that is handed over is this one, or the one that is sent after it.
 			next := ask(from(netip.IPv4Unspecified(), device()), to(all), toAll, payload(40))
 			d.try(t, d.objs.LanIn, index(t, n.lan), next)
 			for _, want := range [][]byte{c.frame, next} {
@@ -91,7 +96,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// device returns another MAC address each time: each may send a few requests only.
+// device returns another MAC address each time, because one may send only a few requests.
 func device() datapath.MAC {
 	devices++
 	return datapath.MAC{2, 0, 1, 0, byte(devices >> 8), byte(devices)}
@@ -118,9 +123,9 @@ func hear(t *testing.T, d *Datapath) func() []byte {
 	}
 }
 
-// TestRequestsOverflow: requests that do not fit are counted; stored ones are read later, but not by a successor. Half
-// of the buffer is for clients with a lease. Long: the steps of one run, each of which needs the state that the one
-// before left.
+// TestRequestsOverflow: requests that do not fit into the buffer are counted. Those in the buffer can be read later,
+// but not by the next daemon. Half of the buffer is kept for clients with a lease. Long: the steps of one run, each of
+// which needs the state that the one before left.
 func TestRequestsOverflow(t *testing.T) {
 	n := newNetwork(t)
 	cfg := n.config(t)
@@ -141,7 +146,7 @@ func TestRequestsOverflow(t *testing.T) {
 		for ; d.packets(t)["overflow"] == before["overflow"]; kept++ {
 			ask()
 		}
-		kept-- // the last one did not fit
+		kept-- // the last request did not fit
 		if got := change(before, d.packets(t)); got["local"] != uint64(kept) {
 			t.Errorf("%d requests kept, counted as %v", kept, got)
 		}
@@ -171,7 +176,7 @@ func TestRequestsOverflow(t *testing.T) {
 		t.Errorf("reading what is closed: %v", err)
 	}
 	before := d.packets(t)
-	ask(d, 2) // because there is space again
+	ask(d, 2) // there is space again
 	if got := change(before, d.packets(t)); got["local"] != 1 {
 		t.Errorf("with room, counted as %v", got)
 	}

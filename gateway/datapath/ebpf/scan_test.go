@@ -1,3 +1,7 @@
+// Tests of the bounds of the cache of flows. scanGateway is a data path with the cache in this process, to which the
+// test sends clients' frames. newNetwork makes a LAN with alice and bob and a WAN with a server, and open starts a data
+// path between them (main_test.go).
+
 package ebpf
 
 import (
@@ -15,8 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// scanGateway is a gateway within this process that masquerades and caches flows. The test makes the frames of its
-// clients.
+// scanGateway is a gateway within this process that masquerades and caches flows. The test sends its clients' frames.
 type scanGateway struct {
 	*Datapath
 	network
@@ -64,7 +67,7 @@ func (s *scanGateway) deliver(t *testing.T, client netip.Addr, frame []byte) {
 	}
 }
 
-// entries lists a client's.
+// entries lists a client's entries in the cache.
 func (s *scanGateway) entries(t *testing.T, client netip.Addr) (keys []gatewayFlowKey) {
 	t.Helper()
 	place, err := s.placeOf(client)
@@ -92,7 +95,7 @@ func (s *scanGateway) caching(t *testing.T) uint32 {
 	return all.Generation
 }
 
-// onlyForwarded reports packets that were neither forwarded by the cache nor left to the stack.
+// onlyForwarded fails the test if packets were counted as other than forwarded by the cache or left to the stack.
 func onlyForwarded(t *testing.T, before, present map[string]uint64) {
 	t.Helper()
 	for reason, n := range change(before, present) {
@@ -102,8 +105,9 @@ func onlyForwarded(t *testing.T, before, present map[string]uint64) {
 	}
 }
 
-// TestScan: a client that sends to every port, again and again, gets few entries of the cache a second, and another
-// client's flow stays there. Long: the steps of one run, each of which needs the state that the one before left.
+// TestScan: a client that sends to every port, again and again, gets only a few entries of the cache a second, and
+// another client's flow stays in the cache. Long: the steps of one run, each of which needs the state that the one
+// before left.
 func TestScan(t *testing.T) {
 	netnstest.OnOneCPU(t)
 	const forget = "net.netfilter.nf_conntrack_udp_timeout"
@@ -112,7 +116,7 @@ func TestScan(t *testing.T) {
 	t.Cleanup(func() { run(t, "sysctl -qw "+forget+"="+earlier) })
 	s := newScanned(t, 0)
 	his := udp(9, from(bob, bobMAC), source(5000))
-	flushConnections(t) // the wire's own packet went to a port of the scan, too
+	flushConnections(t) // an earlier packet of this test went to a port of the scan
 	s.deliver(t, bob, his)
 	began := s.packets(t)
 	var scan [][]byte
@@ -120,15 +124,15 @@ func TestScan(t *testing.T) {
 	for port := uint16(1); port != 0; port++ {
 		scan, ports = append(scan, udp(port)), append(ports, port)
 	}
-	// A CPU that is away for two seconds, while it has a packet between connection tracking and the programs that learn,
-	// makes this packet's flow one of two seconds.
+	// Only flows that have lasted two seconds are cached. A CPU may stand still for two seconds while it has a packet
+	// between connection tracking and the program that learns flows, which makes the packet's flow that old.
 	slow := map[uint16]bool{} // ports
 	for batch := range slices.Chunk(ports, 64) {
 		sent := time.Now()
 		for _, port := range batch {
 			s.send(t, scan[port-1])
 		}
-		s.deliver(t, bob, his) // by the same CPU, behind these; and no queue on the way overflows
+		s.deliver(t, bob, his) // follows these on the same CPU, so that no queue on the way overflows
 		if took := time.Since(sent); took > 1900*time.Millisecond {
 			t.Logf("a machine that is held up: ports %d to %d took %v", batch[0], batch[len(batch)-1], took)
 			for _, port := range batch {
@@ -162,7 +166,7 @@ func TestScan(t *testing.T) {
 		}
 		was, before := s.packets(t)["forwarded"], s.caching(t)
 		s.deliver(t, bob, his)
-		// Of a daemon that got no CPU for seconds the cache ends, and the next packet is the kernel's.
+		// If the daemon got no CPU for seconds, the cache ends, and the stack forwards the next packet.
 		if before != 0 && before == last && s.caching(t) == last {
 			sent++
 			cached += s.packets(t)["forwarded"] - was
@@ -181,7 +185,7 @@ func TestScan(t *testing.T) {
 	onlyForwarded(t, began, s.packets(t))
 }
 
-// TestFullCache: packets of flows that have no room in the cache all arrive, by the stack.
+// TestFullCache: the stack forwards all packets of flows for which the cache has no room.
 func TestFullCache(t *testing.T) {
 	s := newScanned(t, 128)
 	arrived := func() uint64 {
@@ -220,8 +224,8 @@ func TestFullCache(t *testing.T) {
 	}
 }
 
-// TestEntriesEnd: packets take an entry for a quarter of the time for which connection tracking remembers their
-// connection, for 16 s at most, and for a second where the kernel does not report its end.
+// TestEntriesEnd: an entry of the cache can be used for a quarter of the time for which connection tracking remembers
+// an idle connection, at most for 16 s, and only for a second where the kernel does not report the connection's end.
 func TestEntriesEnd(t *testing.T) {
 	s := newScanned(t, 0)
 	t.Cleanup(func() { run(t, short(30)+"; sysctl -qw net.netfilter.nf_conntrack_events=2") })

@@ -1,3 +1,5 @@
+// Which clients' packets beyond a rate wait in queues (queue.go), and which are dropped.
+
 package ebpf
 
 import (

@@ -1,3 +1,6 @@
+// Tests of the queues in which packets beyond a client's rate wait (shape.go, queue.go). newNetwork makes a LAN with
+// alice and bob and a WAN with a server, and open starts a data path between them (main_test.go).
+
 package ebpf
 
 import (
@@ -14,14 +17,14 @@ import (
 
 func shaped(c *Config) { c.Shaping = ShapingAuto }
 
-// rated is a client with rates, Mbit/s.
+// rated returns a client, alice, with rates, Mbit/s.
 func rated(up, down uint64) datapath.Client {
 	return datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
 		Limits: datapath.Limits{UpBps: up * 1e6, DownBps: down * 1e6}}
 }
 
-// TestShapedConnections: eight connections share a rate equally and lose next to nothing, also a low one, and small
-// packets of others do not wait with theirs.
+// TestShapedConnections: eight connections share a client's rate equally and lose nearly no packet, also at a low rate,
+// and small packets of other flows do not wait behind theirs.
 func TestShapedConnections(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, shaped)
@@ -32,50 +35,56 @@ func TestShapedConnections(t *testing.T) {
 	for _, c := range []struct {
 		mbps uint64
 		up   bool
-		wait time.Duration // at least so many packets count
+		wait time.Duration // how long the connections are measured at a time
 	}{{*rateBps / 1e6, true, time.Second}, {*rateBps / 1e6, false, time.Second}, {1, true, 2 * time.Second},
 		{1, false, 2 * time.Second}} {
 		must(t, d.Set(rated(c.mbps, c.mbps)))
-		var all []*stream
-		for range 8 {
-			all = append(all, n.stream(t, server, c.up))
-		}
-		var found string
-		netnstest.Await(t, "few losses", func() error { // while connections begin they lose more
-			f := d.felt(t, all, ping, c.up, c.wait)
-			goodput, wait, beside := f.bps/float64(c.mbps*1e6), at(f.rtts, 0.5), at(f.pings, 0.5)
-			found = fmt.Sprintf(
-				"%d Mbit/s, up %v: loss %.3f, goodput %.3f, fairness %.3f, round trips of connections %v and beside them %v",
-				c.mbps, c.up, f.loss, goodput, f.jain, wait, beside)
-			if f.loss > 0.005 || goodput < 0.8 || f.jain < 0.98 || beside > wait/2 {
-				return errors.New(found)
+		found := "never tried"
+		good := false
+		// Programs tell flows that wait from others by a hash, and the ping may have the hash of two connections, whatever
+		// their ports are. Then it waits with them, and the test begins other connections.
+		for sets := 0; sets < 20 && !good; sets++ {
+			var all []*stream
+			for range 8 {
+				all = append(all, n.stream(t, server, c.up))
 			}
-			return nil
-		})
-		t.Log(found)
-		for _, s := range all {
-			s.from.SetLinger(0)
-			s.from.Close()
+			for looks := 0; looks < 10 && !good; looks++ { // connections that begin lose more
+				f := d.felt(t, all, ping, c.up, c.wait)
+				goodput, wait, beside := f.bps/float64(c.mbps*1e6), at(f.rtts, 0.5), at(f.pings, 0.5)
+				found = fmt.Sprintf(
+					"%d Mbit/s, up %v: loss %.3f, goodput %.3f, fairness %.3f, round trips of connections %v and beside them %v",
+					c.mbps, c.up, f.loss, goodput, f.jain, wait, beside)
+				good = f.loss <= 0.005 && goodput >= 0.8 && f.jain >= 0.98 && beside <= wait/2
+			}
+			for _, s := range all {
+				s.from.SetLinger(0)
+				s.from.Close()
+			}
 		}
+		if !good {
+			t.Fatal(found)
+		}
+		t.Log(found)
 	}
 }
 
-// queues are the interfaces' queues, without counts.
+// queues lists the interfaces' queues, without their counters.
 func (n network) queues(t *testing.T) string {
 	t.Helper()
 	return run(t, "(tc qdisc show dev $lan; tc qdisc show dev $wan; tc class show dev $lan; tc class show dev $wan) | "+
 		"sed 's/direct_packets_stat [0-9]*//'", n.env()...)
 }
 
-// holders is what holds packets up and down.
+// holders returns what holds packets back, up and down.
 func (d *Datapath) holders() [2]gatewayHolder {
 	d.shaping.mu.Lock()
 	defer d.shaping.mu.Unlock()
 	return [2]gatewayHolder{d.shaping.wan.holder, d.shaping.lan.holder}
 }
 
-// TestQueuesRestored: queues are made for the first client with a rate, outlive the daemon, serve its successor, and
-// the default ones are put back. Long: the steps of one run, each of which needs the state that the one before left.
+// TestQueuesRestored: gatewayd makes queues for the first client with a rate. They outlive the daemon and serve the
+// next one, and detach restores the default queues. Long: the steps of one run, each of which needs the state that the
+// one before left.
 func TestQueuesRestored(t *testing.T) {
 	n := newNetwork(t)
 	before := n.queues(t)
@@ -131,8 +140,8 @@ func TestQueuesRestored(t *testing.T) {
 	}
 }
 
-// TestForeignQueuesKept: queues that an operator configured, before the start or meanwhile, stay, and clients' rates
-// are kept.
+// TestForeignQueuesKept: queues that an operator has configured, before the start or later, stay, and clients' rates
+// apply all the same.
 func TestForeignQueuesKept(t *testing.T) {
 	n := newNetwork(t)
 	run(t, "tc qdisc add dev $wan root handle 7: pfifo limit 50", n.env()...)
@@ -172,12 +181,13 @@ func TestForeignQueuesKept(t *testing.T) {
 	}
 }
 
-// TestQueueClockWraps: the clock by which programs know that a flow waits wraps after 52 days, and what they noted
-// before does not count. Long: the steps of one run, each of which needs the state that the one before left.
+// TestQueueClockWraps: the clock by which the programs know that a flow waits wraps after 52 days. Times that they
+// noted before it wrapped do not count. Long: the steps of one run, each of which needs the state that the one before
+// left.
 func TestQueueClockWraps(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, shaped)
-	d.stop() // which would renew what follows
+	d.stop() // the daemon would renew what the test sets
 	must(t, d.Set(rated(1, 1)))
 	must(t, d.objs.RateShaping.Put(
 		uint32(0), gatewayShaping{Until: now() + 3600e9, Down: uint32(gatewayHolderHOLDER_CLASS)}))

@@ -1,3 +1,5 @@
+// Where the programs' tables have a client.
+
 package ebpf
 
 import (
@@ -39,7 +41,7 @@ func (d *Datapath) addr(place uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, hostOrder(d.net.Prefix().Addr())+place)))
 }
 
-// slot returns a client's.
+// slot returns the slot of a client.
 func (d *Datapath) slot(id datapath.ID) (uint32, error) {
 	n, numbered := id.Number()
 	switch {
@@ -128,10 +130,10 @@ func (f *furtherPlaces) drop(slot, place uint32) {
 	}
 }
 
-// putEntry makes an entry that of all of a client's places and IPv6 addresses, and takes those that it had besides
-// away. If that blocks an admitted client, it waits some 10 ms for programs that have seen the old entry and not yet
-// counted the packet.
-func (d *Datapath) putEntry(slot uint32, places []uint32, v6 []netip.Addr, entry gatewayClient) error {
+// putEntry gives all of a client's places, and its IPv6 addresses and networks, the same entry, and removes the
+// client's other places, addresses and networks. If that blocks an admitted client, it waits some 10 ms for programs
+// that have seen the old entry and not yet counted the packet.
+func (d *Datapath) putEntry(slot uint32, places []uint32, v6 holdings6, entry gatewayClient) error {
 	left := slices.DeleteFunc(append([]uint32{slot}, d.furtherPlaces.get(slot)...),
 		func(place uint32) bool { return place >= d.net.Size() || slices.Contains(places, place) })
 	blocked, err := d.putEntries6(slot, v6, entry)

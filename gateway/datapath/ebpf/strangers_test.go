@@ -1,3 +1,8 @@
+// Tests of the bounds on what clients before login make the gateway do (strangers.h). newNetwork makes a LAN with alice
+// and bob and a WAN with a server, and open starts a data path between them (main_test.go). tcp and udp make a frame
+// from alice to the server, changed by edits; try runs one program over a frame, and packets and change tell which
+// counts grew (programs_test.go).
+
 package ebpf
 
 import (
@@ -14,7 +19,7 @@ import (
 )
 
 // TestHTTPFloodOfOneStranger: a device with two addresses opens 70,000 connections to port 80, more than the programs'
-// table holds. It has one device's, and another client's connection stays in the table.
+// table holds. As many are accepted as one device may have, and another client's connection stays in the table.
 func TestHTTPFloodOfOneStranger(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -68,7 +73,7 @@ func TestMadeUpSenders(t *testing.T) {
 		return d.packets(t)["throttled"] == before
 	}
 	for name, c := range map[string]struct {
-		made, kept []byte // of a device without a lease, and of a client
+		made, kept []byte // frames of a device without a lease, and of a client
 	}{
 		"DHCP": {udp(67, source(68), from(netip.IPv4Unspecified(), aliceMAC), to(all)),
 			udp(67, source(68), from(bob, bobMAC), to(gateway))},
@@ -103,8 +108,8 @@ func TestMadeUpSenders(t *testing.T) {
 	}
 }
 
-// TestLongTrackedConnectionBudget: once a device has used up what it may have the kernel remember for days, it has no
-// further connections to the garden, and still sends datagrams there.
+// TestLongTrackedConnectionBudget: a device that has used up its budget of connections which the kernel may remember
+// for days gets no further connections to the garden, and can still send datagrams there.
 func TestLongTrackedConnectionBudget(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -121,7 +126,7 @@ func TestLongTrackedConnectionBudget(t *testing.T) {
 	must(t, d.objs.Devices.Put(key, used))
 	d.try(t, d.objs.LanIn, lan, tcp(443, isBob, source(40001)))
 	d.try(t, d.objs.LanIn, lan, udp(443, isBob))
-	d.try(t, d.objs.LanIn, lan, tcp(443, isBob)) // of the connection that it has
+	d.try(t, d.objs.LanIn, lan, tcp(443, isBob)) // a packet of a connection that it has
 	if got := change(before, d.packets(t)); got["garden"] != 3 || got["throttled"] != 1 {
 		t.Errorf("counted as %v, want 3 packets to the garden and 1 too many", got)
 	}

@@ -1,3 +1,6 @@
+// The tests that every data path must pass (package datapathtest), run with each way to attach these programs and to
+// forward (paths).
+
 package ebpf
 
 import (
@@ -9,7 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// paths are the ways to attach these programs and to forward.
+// paths returns the ways to attach these programs and to forward, each as a data path for the tests of package
+// datapathtest.
 func paths() (all []datapathtest.Path) {
 	for _, c := range []struct {
 		name    string
@@ -36,7 +40,7 @@ func paths() (all []datapathtest.Path) {
 			},
 			Remove: func(in datapath.Setup) error { return Remove(setup(in)) },
 			Promises: datapathtest.Promises{
-				Several: true, Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true,
+				Several: true, Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, JudgesMasqueraded: true,
 				DHCPSocket: !c.dhcp,
 				Requests:   c.dhcp, Neighbours: true, Newcomers: true, Moves: true, PPPoE: true, Burst: burst,
 			},
@@ -45,7 +49,7 @@ func paths() (all []datapathtest.Path) {
 	return all
 }
 
-// TestSuite is what every data path must show.
+// TestSuite runs the tests that every data path must pass.
 func TestSuite(t *testing.T) {
 	for _, p := range paths() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -61,8 +65,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestPacketsAreRedirected: nearly all packets bypass the stack, also after the daemon was
-// replaced.
+// TestPacketsAreRedirected: the programs redirect nearly all packets, past the stack, also after another daemon has
+// taken over.
 func TestPacketsAreRedirected(t *testing.T) {
 	for _, p := range paths() {
 		if p.Name == "stack" {

@@ -1,3 +1,5 @@
+// The counts of packets that the cache of flows forwards, for the flow log (tally.h).
+
 package ebpf
 
 import (
@@ -159,7 +161,7 @@ func (d *Datapath) takeTally(k gatewayTallyKey) (t datapath.Traffic, err error) 
 	if err == nil {
 		err = d.setTally(index, gatewayTally{})
 	}
-	if err == nil && d.flows.loaded {
+	if err == nil && d.flows.loaded.Load() {
 		err = d.flows.objs.FreeTallies.Put(nil, index)
 	}
 	if err != nil {

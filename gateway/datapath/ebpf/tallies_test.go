@@ -1,3 +1,6 @@
+// Tests that the flow log counts every byte of packets which the cache forwards (tally.h). loggingGateway is a data
+// path with a log (logged_test.go).
+
 package ebpf
 
 import (
@@ -18,7 +21,11 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestLoggedToTheByte: the log has all packets of a cached flow, whatever becomes of the flow's entries in the cache.
+// A tally counts the packets of a connection that the cache of flows forwards, past connection tracking, for the flow
+// log.
+
+// TestLoggedToTheByte: the log counts all packets of a cached flow, whatever becomes of the flow's entries in the
+// cache.
 func TestLoggedToTheByte(t *testing.T) {
 	t.Run("translated", func(t *testing.T) { loggedToTheByte(t, translates, translatedFlow) })
 	t.Run("without rules", func(t *testing.T) { loggedToTheByte(t, "", plainFlow) })
@@ -36,7 +43,7 @@ func loggedToTheByte(t *testing.T, rules string, flow func(uint16) tcpFlow) {
 	}
 }
 
-// changing sends packets of flows, and changes what becomes of them in between.
+// changing sends packets of flows before and after an event: entries are evicted or void, connections deleted or ended.
 func (l *loggingGateway) changing(t *testing.T, flow func(uint16) tcpFlow) (flows []tcpFlow) {
 	var f tcpFlow
 	for i, c := range []struct {
@@ -79,14 +86,15 @@ func (l *loggingGateway) changing(t *testing.T, flow func(uint16) tcpFlow) (flow
 	return flows
 }
 
-// again has a flow whose connection is gone begin another.
+// again opens another connection of a flow whose connection is gone.
 func (l *loggingGateway) again(t *testing.T, f tcpFlow) {
 	t.Helper()
 	l.send(t, f, f.up(50, "A"))
 	l.arrive(t)
 }
 
-// untallied sends packets of flows that have no tally, and are not cached therefore. The last takes all tallies.
+// untallied sends packets of flows that get no tally and are therefore not cached. Before the last of them other
+// connections take all tallies.
 func (l *loggingGateway) untallied(t *testing.T, flow func(uint16) tcpFlow) (flows []tcpFlow) {
 	for i, c := range []struct {
 		name         string
@@ -110,7 +118,7 @@ func (l *loggingGateway) untallied(t *testing.T, flow func(uint16) tcpFlow) (flo
 	return flows
 }
 
-// fill has no tally left for further connections.
+// fill takes all tallies, so that none is left for further connections.
 func (l *loggingGateway) fill(t *testing.T) {
 	t.Helper()
 	must(t, l.d.flows.objs.FreshTallies.Set(uint64(l.d.objs.FlowTallies.MaxEntries())))
@@ -123,7 +131,7 @@ func (l *loggingGateway) fill(t *testing.T) {
 	}
 }
 
-// tallied is the number of connections that have a tally.
+// tallied returns the number of connections that have a tally.
 func (l *loggingGateway) tallied(t *testing.T) (n int) {
 	t.Helper()
 	var k gatewayTallyKey
@@ -135,7 +143,7 @@ func (l *loggingGateway) tallied(t *testing.T) (n int) {
 	return n
 }
 
-// TestConnectionCountersAreShort: connection tracking's own counters lack exactly what passed by the cache.
+// TestConnectionCountersAreShort: connection tracking's own counters lack exactly the packets that the cache forwarded.
 func TestConnectionCountersAreShort(t *testing.T) {
 	l, f := newLogged(t, translates), translatedFlow(40000)
 	l.shake(t, f)
@@ -157,8 +165,8 @@ func TestConnectionCountersAreShort(t *testing.T) {
 	}
 }
 
-// TestRedirectedFlowsAreLogged: while connections are logged they are cached, where they would be redirected
-// whatever the rules are.
+// TestRedirectedFlowsAreLogged: on a data path that redirects whatever the rules are, flows are cached instead while
+// the log is enabled, because redirected packets could not be logged.
 func TestRedirectedFlowsAreLogged(t *testing.T) {
 	l, f := newLogged(t, "", func(c *Config) { c.Forward, c.FlowCache = ForwardRedirect, FlowCacheNever }),
 		plainFlow(40000)
@@ -168,8 +176,8 @@ func TestRedirectedFlowsAreLogged(t *testing.T) {
 	l.record(t, f)
 }
 
-// TestCachedFlowsFullyLogged begins 10,000 connections in a second, whose last packets pass by the cache, and
-// has each recorded to the byte. Long: the steps of one run, each of which needs the state that the one before left.
+// TestCachedFlowsFullyLogged: of 10,000 connections that begin in a second, and whose last packets the cache forwards,
+// the log counts every byte. Long: the steps of one run, each of which needs the state that the one before left.
 func TestCachedFlowsFullyLogged(t *testing.T) {
 	const rate, flows, clients = 10_000, 10_000, 16
 	l := newLogged(t, translates)
@@ -233,8 +241,8 @@ func trafficOf(f flowlog.Flow) datapath.Traffic {
 	return datapath.Traffic{UpBytes: f.UpBytes, UpPackets: f.UpPkts, DownBytes: f.DownBytes, DownPackets: f.DownPkts}
 }
 
-// TestDeletedConnectionsFullyLogged: while connections are deleted again and again, every packet that passes by the
-// cache is in a record. Long: the steps of one run, each of which needs the state that the one before left.
+// TestDeletedConnectionsFullyLogged: while connections are deleted again and again, the log counts every packet that
+// the cache forwards. Long: the steps of one run, each of which needs the state that the one before left.
 func TestDeletedConnectionsFullyLogged(t *testing.T) {
 	l := newLogged(t, "")
 	var up, down [][]byte

@@ -1,3 +1,7 @@
+// A test of losses at a high rate. twins are two gateways between wires, one with the cache of flows and one without,
+// to which a test sends the same frames (twins_test.go). A flow is a connection that makes its packets with fromClient
+// and fromPeer (flow_test.go). A torrent is the load of one of them, sent by bursts (volley).
+
 package ebpf
 
 import (
@@ -25,24 +29,24 @@ var triggerMbps = flag.Float64(
 
 const (
 	segment     = 1460 // bytes of payload: packets of 1500
-	segments    = 40   // of one system call
+	segments    = 40   // that one system call sends
 	frameBits   = (segment + 54) * 8
-	longestWait = 8 // bursts that a sender behind its rate sends at once: the queue of a CPU holds 1000 frames
+	longestWait = 8 // bursts that a late sender sends at once, at most: the queue of a CPU holds 1000 frames
 )
 
-// volley is a buffer that a sender writes at once: the kernel cuts it into segments at the sender's own link, and each
-// crosses the network alone.
+// volley is a burst of segments that a sender writes by one system call. The kernel splits it at the sender's own link,
+// so each segment crosses the network alone.
 type volley struct {
 	fd     int
-	frame  []byte // behind struct virtio_net_hdr
+	frame  []byte // follows struct virtio_net_hdr
 	answer int    // the packet socket of the other side
-	ack    []byte // so that connection tracking sees both directions
+	ack    []byte // the other side's answer, because connection tracking must see both directions
 	sent   atomic.Uint64
 }
 
 const vnetHeader = 10
 
-// newVolley makes bursts of a flow from one side, whose answers come from the other.
+// newVolley returns a burst of a flow, which fd sends and answer acknowledges.
 func newVolley(fd, answer int, frame, ack []byte) *volley {
 	pseudo := uint32(unix.IPPROTO_TCP + len(frame) - 34) // the kernel completes the checksum of each segment
 	for i := 26; i < 34; i += 2 {
@@ -52,7 +56,8 @@ func newVolley(fd, answer int, frame, ack []byte) *volley {
 	binary.BigEndian.PutUint16(frame[50:], uint16(pseudo&0xffff+pseudo>>16))
 	h := make([]byte, vnetHeader, vnetHeader+len(frame))
 	h[0], h[1] = unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, unix.VIRTIO_NET_HDR_GSO_TCPV4
-	for i, v := range []uint16{54, segment, 34, 16} { // header, segment, where the checksum's range and where it begins
+	// Lengths of header and segment; where the checksum's data begins, and the offset of its field.
+	for i, v := range []uint16{54, segment, 34, 16} {
 		binary.NativeEndian.PutUint16(h[2+2*i:], v)
 	}
 	return &volley{fd: fd, frame: append(h, frame...), answer: answer, ack: append(make([]byte, vnetHeader), ack...)}
@@ -68,7 +73,7 @@ func (b *volley) send() error {
 	return write(b.answer, b.ack)
 }
 
-// write sends a frame, or has its link drop it, which counts that, because a CPU's queue is full.
+// write sends a frame. It is no error if the link drops the frame because a CPU's queue is full: the link counts that.
 func write(fd int, frame []byte) error {
 	if _, err := unix.Write(fd, frame); err != nil && !errors.Is(err, unix.ENOBUFS) {
 		return fmt.Errorf("sending %d bytes: %w", len(frame), err)
@@ -76,8 +81,8 @@ func write(fd int, frame []byte) error {
 	return nil
 }
 
-// torrent is the load of one of the twins: a translated flow up of one client, and a flow down to another that is not
-// translated. The receivers only count, within the kernel, so that the test itself loses no frame.
+// torrent is the load of one of the twins (twins_test.go): a translated flow up from alice, and a flow down to bob that
+// is not translated. The receivers are rules of nftables that count, so that the test itself loses no frame.
 type torrent struct {
 	*twin
 	alice, bob, server int // packet sockets
@@ -109,15 +114,15 @@ func sendSocket(t *testing.T, s *netnstest.Space, link string) (fd int) {
 type torrents struct {
 	tw      *twins
 	of      [2]*torrent
-	active  time.Duration // for which they ran
+	active  time.Duration // how long they have been sending
 	end     chan struct{}
 	running sync.WaitGroup
 	failed  atomic.Pointer[error]
 	began   time.Time
 }
 
-// The rule at input keeps the gateway's own stack from entering a forgotten connection that a server continues as its
-// own: with it in the way the client's would get another port.
+// torrentRules are the rules of both twins. The rule at input keeps the gateway's own stack from entering a connection
+// that was forgotten, when a server sends in it: because of that entry the client's connection would get another port.
 const torrentRules = `table ip round1 { chain from { type nat hook postrouting priority 100; oifname wan0 ip saddr 10.1.0.10 meta l4proto tcp masquerade
 }
 chain forward { type filter hook forward priority 0; ct state established accept
@@ -130,7 +135,7 @@ func newTorrents(t *testing.T) *torrents {
 	x := &torrents{tw: newTwins(t)}
 	for i, w := range []*twin{x.tw.cached, x.tw.plain} {
 		w.Router.Run(t, "ip link set wan0 mtu 1500")
-		w.Intruder.Run(t, "ip link set c0 down") // the hub has a copy less to make
+		w.Intruder.Run(t, "ip link set c0 down") // the hub copies each frame to one machine less
 		w.client.Ignore(t, 600)
 		w.server.Ignore(t, 600)
 		x.of[i] = &torrent{twin: w, alice: sendSocket(t, w.Alice.Space, "c0"), bob: sendSocket(t, w.Bob.Space, "c0"),
@@ -141,10 +146,10 @@ func newTorrents(t *testing.T) *torrents {
 	return x
 }
 
-// begin begins two flows, and counts what arrives of them from 0 on.
+// begin begins two flows, and sets the counters of arrived frames to 0.
 func (x *torrents) begin(t *testing.T) {
 	t.Helper()
-	// answers of what ran before
+	// answers of earlier flows
 	x.tw.each(func(w *twin) { w.clientSeen, w.serverSeen = len(w.client.Frames()), len(w.server.Frames()) })
 	alicesFlow, bobsFlow := begin(t, x.tw, alice), begin(t, x.tw, bob)
 	x.tw.makeCached(t, alicesFlow.fromClient(), alicesFlow.fromPeer(), bobsFlow.fromClient(), bobsFlow.fromPeer())
@@ -160,7 +165,7 @@ func (x *torrents) begin(t *testing.T) {
 	}
 }
 
-// arrived counts whole segments of the flows, with the addresses and ports that they should have.
+// arrived returns how many whole segments of the flows have arrived with the right addresses and ports.
 func (o *torrent) arrived(t *testing.T) (up, down uint64) {
 	t.Helper()
 	for s, n := range map[*netnstest.Space]*uint64{o.Server: &up, o.Bob.Space: &down} {
@@ -192,7 +197,7 @@ func (o *torrent) run(end <-chan struct{}) error {
 		default:
 		}
 		due := int(time.Since(began)/each) - sent
-		sent += max(0, due-longestWait) // given up
+		sent += max(0, due-longestWait) // too late: left out
 		for range min(due, longestWait) {
 			b := o.up
 			if sent%2 == 1 {
@@ -214,7 +219,7 @@ func (x *torrents) sent() (n uint64) {
 	return n
 }
 
-// stop ends what start began.
+// stop ends the sending.
 func (x *torrents) stop(t *testing.T) {
 	t.Helper()
 	close(x.end)
@@ -225,8 +230,8 @@ func (x *torrents) stop(t *testing.T) {
 	}
 }
 
-// whole stops, and waits until no frame is missing: each has arrived, or a link has dropped it because its queue was
-// full.
+// whole stops sending and waits until no frame is missing: each has arrived, or a link has dropped it because its queue
+// was full.
 func (x *torrents) whole(t *testing.T, during string, before [2]uint64) {
 	t.Helper()
 	x.stop(t)
@@ -270,7 +275,7 @@ func (x *torrents) more(t *testing.T, frames uint64) {
 	}
 }
 
-// untilCached waits until the cache forwards.
+// untilCached waits until the cache forwards the flows.
 func (x *torrents) untilCached(t *testing.T) {
 	t.Helper()
 	netnstest.Await(t, "flow cache", func() error {
@@ -285,9 +290,9 @@ func (x *torrents) untilCached(t *testing.T) {
 	})
 }
 
-// TestNoLossAtRate: at a rate, whatever a gateway with the cache goes through, no frame is lost that the stack would
-// have forwarded, and none passes any more that it would drop. The rate that the machine reached is logged; 1 Gbit/s is
-// -args -trigger.mbps 1000.
+// TestNoLossAtRate: at a high rate, no event makes a gateway with the cache lose a frame that the stack would have
+// forwarded, and after an event that ends a flow no frame of it passes. The rate that the machine reached is logged;
+// for 1 Gbit/s run it with -args -trigger.mbps 1000.
 func TestNoLossAtRate(t *testing.T) {
 	t.Parallel()
 	x := newTorrents(t)
@@ -295,8 +300,8 @@ func TestNoLossAtRate(t *testing.T) {
 	x.nothingPasses(t)
 }
 
-// nothingLost does what loses no packet of the flows. Long: the steps of one run, each of which needs the state that
-// the one before left.
+// nothingLost checks that none of several events loses a packet of the flows. Long: the steps of one run, each of which
+// needs the state that the one before left.
 func (x *torrents) nothingLost(t *testing.T) {
 	cached := x.tw.cached
 	admit := func() {
@@ -349,8 +354,8 @@ func (x *torrents) nothingLost(t *testing.T) {
 		n["stack"]-counts["stack"])
 }
 
-// nothingPasses does what ends a flow. Long: the steps of one run, each of which needs the state that the one before
-// left.
+// nothingPasses checks for several events that end a flow that no packet of it passes afterwards. Long: the steps of
+// one run, each of which needs the state that the one before left.
 func (x *torrents) nothingPasses(t *testing.T) {
 	for _, c := range []struct {
 		name, script, undo string

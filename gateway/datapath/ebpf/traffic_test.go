@@ -1,3 +1,6 @@
+// Tests of upgrades, masquerading rules and detach with real traffic. newNetwork makes a LAN with alice and bob and a
+// WAN with a server, and open starts a data path between them (main_test.go).
+
 package ebpf
 
 import (
@@ -21,9 +24,9 @@ func in(t testing.TB, namespace string, fn func() error) {
 	must(t, netnstest.In("/run/netns/"+namespace, fn))
 }
 
-// TestUpgradeKeepsSessions: the daemon keeps the clients' entries although another version has pinned maps of other
-// sizes: fewer counters in stats, of which each reason to forward or drop a packet has one, and smaller entries of the
-// cache hops.
+// TestUpgradeKeepsSessions: a daemon keeps the clients' entries although an earlier version has pinned maps of other
+// sizes: stats, which has a counter for each reason to forward or drop a packet, had fewer, and the entries of hops,
+// the cache of next hops, were smaller.
 func TestUpgradeKeepsSessions(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -48,15 +51,15 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 	if got := counters(t, next, alice); got.Epoch != before.Epoch || got.UpBytes != before.UpBytes || before.UpBytes == 0 {
 		t.Errorf("counters %+v, were %+v", got, before)
 	}
-	next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443)) // fills the cache: the next packet is redirected
+	next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443)) // the next hop is now cached: the next packet is redirected
 	if verdict, _, _ := next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443)); verdict != redirect ||
 		next.packets(t)["forwarded"] == 0 {
 		t.Errorf("an admitted client's packet has verdict %d, counted as %v", verdict, next.packets(t))
 	}
 }
 
-// TestMasqueradeUsesStack: with masquerading, packets take the stack and are still counted; without, they are
-// redirected again.
+// TestMasqueradeUsesStack: while a rule masquerades, the stack forwards packets, and they are counted all the same.
+// Without the rule they are redirected again.
 func TestMasqueradeUsesStack(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -133,7 +136,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 	}
 }
 
-// programIDs are the kernel's numbers of a data path's programs at its interfaces.
+// programIDs returns the kernel's IDs of a data path's programs at its interfaces.
 func programIDs(t *testing.T, d *Datapath) (ids []ebpf.ProgramID) {
 	t.Helper()
 	for _, p := range []*ebpf.Program{d.objs.LanIn, d.objs.WanIn, d.objs.LanOut} {
@@ -148,7 +151,7 @@ func programIDs(t *testing.T, d *Datapath) (ids []ebpf.ProgramID) {
 	return ids
 }
 
-// loaded counts those of the programs that are in the kernel.
+// loaded returns how many of the programs are still in the kernel.
 func loaded(ids []ebpf.ProgramID) (k int) {
 	for _, id := range ids {
 		if p, err := ebpf.NewProgramFromID(id); err == nil {

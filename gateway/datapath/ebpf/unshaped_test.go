@@ -1,3 +1,7 @@
+// Tests of queues that cannot be made, or must be removed. newNetwork makes a LAN with alice and bob and a WAN with a
+// server, and open starts a data path between them (main_test.go). rated is a client with a rate, and shaped switches
+// shaping on (shape_test.go).
+
 package ebpf
 
 import (
@@ -13,13 +17,13 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestNoQueuesAfterDetach: after detach --force under a running daemon, logins do not make the removed queues again.
+// TestNoQueuesAfterDetach: after detach --force has removed a running daemon's queues, logins do not make them again.
 func TestNoQueuesAfterDetach(t *testing.T) {
 	n := newNetwork(t)
 	before := n.queues(t)
 	cfg := n.config(t)
 	shaped(&cfg)
-	for _, first := range []bool{true, false} { // the first login with a rate comes after detach, or beside it
+	for _, first := range []bool{true, false} { // the first login with a rate comes after detach, or at the same time
 		d, err := Open(cfg)
 		must(t, err)
 		t.Cleanup(func() { d.Close(); detach(cfg) })
@@ -27,7 +31,7 @@ func TestNoQueuesAfterDetach(t *testing.T) {
 		if !first {
 			login.Go(func() { d.Set(rated(5, 20)) })
 		}
-		must(t, Remove(cfg)) // without the daemon's lock, as --force
+		must(t, Remove(cfg)) // without the daemon's lock, as detach --force does
 		if first {
 			must(t, d.Set(rated(5, 20)))
 		}
@@ -45,7 +49,7 @@ func unprivileged(t *testing.T, f func() error) error {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never back: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var caps [2]unix.CapUserData
 		if err := unix.Capget(&header, &caps[0]); err != nil {
@@ -62,7 +66,7 @@ func unprivileged(t *testing.T, f func() error) error {
 	return <-done
 }
 
-// isHeld awaits that a daemon's queues hold packets, and those of a client.
+// isHeld waits until a daemon's queues hold packets back, also those of a client.
 func (d *Datapath) isHeld(t *testing.T) {
 	t.Helper()
 	place, err := d.placeOf(alice)
@@ -79,7 +83,8 @@ func (d *Datapath) isHeld(t *testing.T) {
 	})
 }
 
-// TestQueueRefused: a queue that cannot be made or changed refuses no login and no start. It is tried again.
+// TestQueueRefused: if a queue cannot be made or changed, logins and the start work all the same, and the daemon tries
+// again.
 func TestQueueRefused(t *testing.T) {
 	n := newNetwork(t)
 	cfg := n.config(t)
@@ -125,8 +130,8 @@ func TestQueueRefused(t *testing.T) {
 	d.isHeld(t)
 }
 
-// TestFormerInterfaceGetsDefaultQueue: an interface that is no longer the LAN's or the WAN's gets its default queue
-// back, with the next start or with detach, also when it has another name by then or is gone.
+// TestFormerInterfaceGetsDefaultQueue: the next start and detach restore the default queue of an interface that is no
+// longer the LAN's or the WAN's, also if the interface has another name by then. It is no error if it is gone.
 func TestFormerInterfaceGetsDefaultQueue(t *testing.T) {
 	n := newNetwork(t)
 	run(t, `ip link add ${wan}a type veth peer name ${wan}b; ip link set ${wan}a up; ip link set ${wan}b up; ip link add ${wan}.c type veth peer name ${wan}d; ip link set ${wan}.c up; ip link set ${wan}d up`,
@@ -169,8 +174,8 @@ func TestFormerInterfaceGetsDefaultQueue(t *testing.T) {
 	}
 }
 
-// TestQueueOfAnotherGateway: clients of two LANs have the same numbers, so an htb that another gatewayd made holds no
-// client, and stays.
+// TestQueueOfAnotherGateway: an htb that the gatewayd of another LAN made is not used for clients, because clients of
+// two LANs have the same numbers in it, and stays.
 func TestQueueOfAnotherGateway(t *testing.T) {
 	n := newNetwork(t)
 	run(t, "tc qdisc add dev $wan root handle 6a77: htb; tc class add dev $wan parent 6a77: classid 6a77:b htb rate 3Mbit",

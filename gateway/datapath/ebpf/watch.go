@@ -1,6 +1,10 @@
+// The watcher, which follows changes of the kernel's routing, rules and links and has the ways of forwarding chosen
+// again (choose.go).
+
 package ebpf
 
 import (
+	"errors"
 	"net"
 	"sync"
 
@@ -17,13 +21,22 @@ func (d *Datapath) watch() error {
 	}
 	var watching sync.WaitGroup
 	end := make(chan struct{})
-	d.stop = sync.OnceFunc(func() { follower.Close(); close(end); watching.Wait() })
+	d.stop = sync.OnceFunc(func() {
+		d.split.follow(follower, false)
+		follower.Close()
+		close(end)
+		watching.Wait()
+	})
 	d.choose(d.judgeRules, d.judgeRouting, d.judgePrograms)
 	if _, err := d.missing(); err != nil {
 		return err
 	}
 	d.observe()
-	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: d.reroute, Rules: d.readRules}); err != nil {
+	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: d.reroute, Rules: d.readRules,
+		Ignored: d.isOther}); err != nil {
+		return err
+	}
+	if err := d.split.follow(follower, true); err != nil {
 		return err
 	}
 	watching.Go(func() { d.keepAll(end) })
@@ -34,8 +47,8 @@ func (d *Datapath) watch() error {
 // programs, or added some; one of links or addresses the clients' neighbour entries.
 func (d *Datapath) reroute() {
 	d.neighbours.Check()
-	if err := d.routes.Check(); err != nil {
-		d.cfg.Log.Error("keeping the routes to the networks behind clients", "err", err)
+	if err := errors.Join(d.routes.Check(), d.networks6.onLink.Check(), d.networks6.routes.Check()); err != nil {
+		d.cfg.Log.Error("keeping the routes to clients and to the networks behind them", "err", err)
 	}
 	select {
 	case d.lookNow <- struct{}{}:
@@ -56,7 +69,7 @@ func (d *Datapath) reroute() {
 		if dev == nil {
 			continue
 		}
-		if _, err := net.InterfaceByIndex(dev.Index); err != nil {
+		if !stack.IsThere(dev.Index) {
 			select {
 			case d.lostInterface <- dev.Name:
 			default: // reported already

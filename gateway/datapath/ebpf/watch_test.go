@@ -1,3 +1,6 @@
+// Tests that the daemon restores programs and pins that others remove (keep.go). attackedGateway is a gateway with
+// traffic whose programs the test removes.
+
 package ebpf
 
 import (
@@ -19,12 +22,12 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestRemovedProgramsRestored: programs and pins that are removed under a running daemon are put back, and logged.
-// Strangers' packets then stop again, and admitted clients' pass.
+// TestRemovedProgramsRestored: a running daemon restores programs and pins that others remove, and logs that. Then no
+// packet of strangers passes, and those of admitted clients do.
 func TestRemovedProgramsRestored(t *testing.T) {
 	for _, p := range paths() {
 		switch {
-		case p.Name == "redirect": // as auto without rules
+		case p.Name == "redirect": // the path "auto" does the same without rules
 		case p.Name == "clsact" || !netnstest.HasTCX():
 			for label, script := range map[string]string{
 				"QdiscOfLAN": "tc qdisc del dev lan0 clsact", "QdiscOfWAN": "tc qdisc del dev wan0 clsact",
@@ -70,15 +73,15 @@ func TestRemovedProgramsRestored(t *testing.T) {
 	}
 }
 
-// TestGuardClosedWithoutPrograms: while a program cannot be attached, the guard lets nothing pass that the others leave
-// to the stack, and the status says so.
+// TestGuardClosedWithoutPrograms: while one of the programs cannot be attached, the guard drops all packets that the
+// other programs leave to the stack, and the status says so.
 func TestGuardClosedWithoutPrograms(t *testing.T) {
 	for _, p := range paths() {
 		if p.Name != "clsact" {
 			continue
 		}
 		w := newAttacked(t, p)
-		netnstest.Await(t, "a qdisc in the place of clsact", func() error { // the daemon may be faster
+		netnstest.Await(t, "a qdisc in the place of clsact", func() error { // again, because the daemon may have been faster
 			_, err := w.Router.Try("tc qdisc del dev lan0 clsact; tc qdisc add dev lan0 ingress")
 			return err
 		})
@@ -91,7 +94,7 @@ func TestGuardClosedWithoutPrograms(t *testing.T) {
 		for i, f := range w.strange {
 			f.Ends(t, fmt.Sprintf("flow %d of strangers", i))
 		}
-		w.Router.Run(t, "tc qdisc del dev wan0 clsact") // what wan_in redirects, the guard does not see
+		w.Router.Run(t, "tc qdisc del dev wan0 clsact") // the guard does not see packets that wan_in redirects
 		w.Router.Run(t, "nft delete table inet gatewayd-lan0")
 		netnstest.Await(t, "a guard that knows nobody", func() error {
 			rules, err := w.Router.Try("nft list table inet gatewayd-lan0")
@@ -111,8 +114,8 @@ func TestGuardClosedWithoutPrograms(t *testing.T) {
 	}
 }
 
-// attackedGateway is a gateway whose programs the test removes, with traffic of an admitted client and of two that are
-// not.
+// attackedGateway is a gateway whose programs the test removes, with traffic of an admitted client and of two
+// strangers.
 type attackedGateway struct {
 	*datapathtest.World
 	up, down *datapathtest.Flow
@@ -136,7 +139,8 @@ func newAttacked(t *testing.T, p datapathtest.Path) attackedGateway {
 	return w
 }
 
-// takenOff attacks twice; a second attack meets what the first one has left.
+// takenOff attacks twice, because the first attack may have changed what the second one meets, and waits each time
+// until the gateway is as before.
 func (w attackedGateway) takenOff(t *testing.T, attack func()) {
 	t.Helper()
 	if n := w.programs(t); n != 3 {
@@ -169,7 +173,7 @@ func (w attackedGateway) holds(t *testing.T) {
 	w.down.Passes(t, "down, afterwards")
 }
 
-// programs counts gatewayd's programs at the interfaces, by either way.
+// programs counts gatewayd's programs at the interfaces, at tcx and at clsact.
 func (w attackedGateway) programs(t *testing.T) (n int) {
 	t.Helper()
 	w.Router.Do(func() {
@@ -204,8 +208,8 @@ func passing(t *testing.T) *ebpf.Program {
 	return p
 }
 
-// links does something to a hook's links, opened by their ids, as bpftool does: "bpftool link detach" is
-// link.Link.Detach.
+// links calls action for each link at a hook of an interface. It opens the links by their IDs, as bpftool does:
+// "bpftool link detach" is link.Link.Detach.
 func (w attackedGateway) links(t *testing.T, name string, attach ebpf.AttachType, action func(link.Link) error) {
 	t.Helper()
 	var all error
@@ -227,7 +231,8 @@ func (w attackedGateway) links(t *testing.T, name string, attach ebpf.AttachType
 	must(t, all)
 }
 
-// removePins removes all pins: programs and tables go on, and have their pins again, for a successor to find.
+// removePins removes all pins, and waits until the daemon has made them again, for the next daemon to find. The
+// programs go on meanwhile.
 func (w attackedGateway) removePins(t *testing.T) {
 	t.Helper()
 	dir := fmt.Sprint("/sys/fs/bpf/", w.Router.TID())
@@ -244,7 +249,7 @@ func (w attackedGateway) removePins(t *testing.T) {
 	}
 	epoch := w.Total(t).Epoch
 	w.Kill(t)
-	w.up.Passes(t, "up, with nobody there")
+	w.up.Passes(t, "up, without a daemon")
 	w.Start(t)
 	must(t, w.Open())
 	if now := w.Total(t).Epoch; now != epoch {

@@ -1,3 +1,8 @@
+// A test of the TCP windows that the programs lower while packets wait (window.h). newNetwork makes a LAN with alice
+// and bob and a WAN with a server, and open starts a data path between them (main_test.go). tcp and udp make a frame
+// from alice to the server, changed by edits; try runs one program over a frame, and packets and change tell which
+// counts grew (programs_test.go).
+
 package ebpf
 
 import (
@@ -15,7 +20,7 @@ func header(change func(*layers.TCP)) func(*datapathtest.Frame) {
 	return func(f *datapathtest.Frame) { change(f.L4.(*layers.TCP)) }
 }
 
-// opening are a connection's first two packets; a scale below 0 is not offered.
+// opening returns a connection's first two packets, which offer window scales; a scale below 0 is not offered.
 func opening(port uint16, client, server int) (request, answer []byte) {
 	offers := func(scale int) func(*datapathtest.Frame) {
 		return header(func(l *layers.TCP) {
@@ -52,15 +57,15 @@ func readWindow(t *testing.T, frame []byte) (w uint16, summed bool) {
 	return l.Window, l.Checksum == before
 }
 
-// TestWindows: acknowledgements of packets that wait offer no larger window than the queue allows, in the connection's
-// own scale, and nothing else in them is changed. Long: the steps of one run, each of which needs the state that the
-// one before left.
+// TestWindows: while packets of a connection wait in the queue, the programs lower the window that its acknowledgements
+// offer to what the queue allows, in the connection's own scale, and change nothing else in them. Long: the steps of
+// one run, each of which needs the state that the one before left.
 func TestWindows(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
 	run(t, "ip route add default via 192.0.2.2 dev $wan", n.env()...)
 	d := n.open(t, shaped)
-	d.stop() // which would renew what follows
+	d.stop() // the daemon would renew what the test sets
 	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() + 3600e9 }))
 	must(t, d.Set(rated(1, 1)))
 	place, err := d.placeOf(alice)

@@ -22,8 +22,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Keep is the process of Setup.Keeper, which it serves on its file descriptor 3 (keeper.Serve). While there is no
-// daemon it attends the clients, which needs CAP_NET_ADMIN; without, quotas and rules wait for the next daemon.
+// Keep is what the process of Setup.Keeper does: it keeps the daemon's files, and serves listener, its file descriptor
+// 3 (keeper.Serve). While there is no daemon it attends the clients, which takes CAP_NET_ADMIN. Without that capability
+// quotas and rules wait for the next daemon.
 func Keep(listener *os.File, log *slog.Logger) error {
 	log, flush := keeper.AsyncLog(log)
 	defer flush(time.Second)
@@ -33,11 +34,11 @@ func Keep(listener *os.File, log *slog.Logger) error {
 	})
 }
 
-// attend ends the traffic of clients whose quota is used up, and of all once others have changed the rules that judge
-// and count them, until ctx ends. It sets interfaces down and changes nothing else of the clients, so that the next
-// daemon finds what they have used.
+// attend ends the traffic of clients whose quota is used up, until ctx ends. When another program has changed the rules
+// that judge and count clients' packets, it ends the traffic of all clients. It sets interfaces down and changes
+// nothing else of the clients, so that the next daemon finds what they have used.
 func attend(ctx context.Context, held []keeper.Item, log *slog.Logger) {
-	a, err := attended(held)
+	a, err := newAttendant(held)
 	if err != nil {
 		log.Error("quotas and rules wait for the next daemon", "err", err)
 		return
@@ -86,8 +87,8 @@ type attendant struct {
 	interfacesDown bool // all interfaces are down; guarded by checking
 }
 
-// attended makes one.
-func attended(held []keeper.Item) (*attendant, error) {
+// newAttendant makes the attendant of the clients and rules that the keeper's items describe.
+func newAttendant(held []keeper.Item) (*attendant, error) {
 	a := &attendant{}
 	index := slices.IndexFunc(held, func(i keeper.Item) bool { return i.Key == rulesKey })
 	if index < 0 {
@@ -101,8 +102,9 @@ func attended(held []keeper.Item) (*attendant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the LAN's interface, which has the index %d: %w", a.ruled.LAN, err)
 	}
-	a.Datapath = &Datapath{net: datapath.Network{Interface: lan.Name}, table: tableOf(lan.Name),
-		clients: map[netip.Addr]*client{}, bounded: map[*client]bool{}, fastestBps: fastest(lan.Name)}
+	a.Datapath = &Datapath{net: datapath.Network{Interface: lan.Name, Address6: a.ruled.Address6},
+		table: tableOf(lan.Name), clients: map[netip.Addr]*client{}, bounded: map[*client]bool{},
+		fastestBps: fastest(lan.Name)}
 	for _, i := range held {
 		var r record
 		if i.Key == rulesKey || json.Unmarshal(i.Data, &r) != nil || r.Version != recordVersion {
@@ -130,7 +132,7 @@ func (a *attendant) compareQuotas() {
 			return nil // the next daemon's limits apply
 		}
 		if err := lower(c.pppoe.index); err != nil && !errors.Is(err, unix.ENODEV) {
-			return err // and again at the next look
+			return err // the next comparison tries again
 		}
 		a.mu.Lock()
 		delete(a.bounded, c)
@@ -142,8 +144,8 @@ func (a *attendant) compareQuotas() {
 }
 
 // checkRules sets all interfaces down if the clients' rules are not the daemon's any more: packets would pass unjudged
-// and uncounted. Where a table of the guard is gone it blocks the LAN again. A guard that differs may be that of a data
-// path of another kind, which ends the keeper next.
+// and uncounted. If a table of the guard (package guard) is gone, it blocks the LAN again. It ignores a guard that
+// differs: a data path of another kind may be starting, which has a guard of its own and ends the keeper.
 func (a *attendant) checkRules() {
 	a.checking.Lock()
 	defer a.checking.Unlock()
@@ -152,32 +154,30 @@ func (a *attendant) checkRules() {
 	}
 }
 
-// restore does it. checking is held.
+// restore is checkRules with checking held.
 func (a *attendant) restore() error {
-	var current [3][32]byte
-	for n, t := range a.tables() {
-		var err error
-		if current[n], err = a.rules.Digest(t); err != nil {
-			return err
-		}
+	own := len(a.ownTables())
+	current, err := a.digestsOf(a.tables())
+	if err != nil {
+		return err
 	}
 	if a.ctx.Err() != nil {
-		return nil // the next daemon looks after them
+		return nil // the next daemon looks after the rules
 	}
 	var errs []error
-	if none := [32]byte{}; current[1] == none || current[2] == none { // first, because all interfaces take their time
+	if slices.Contains(current[own:], [32]byte{}) { // first, because all interfaces take their time
 		errs = append(errs, a.block())
 	}
-	if current[0] != a.ruled.Digest && !a.interfacesDown {
+	if !slices.Equal(current[:own], a.ruled.Digests) && !a.interfacesDown {
 		errs = append(errs, a.shutAll())
 	}
 	return errors.Join(errs...)
 }
 
-// block has the guard's rules back.
+// block restores the guard's rules, which keep the kernel from forwarding the LAN's packets.
 func (a *attendant) block() error {
 	if _, err := net.InterfaceByIndex(a.ruled.LAN); err != nil {
-		return nil // it is gone, and all that came from it
+		return nil // without the interface no packets come from the LAN
 	}
 	if err := (guard.Guard{LAN: a.net.Interface}).RenewWithFrames(a.ruled.Gateway); err != nil {
 		return err

@@ -25,14 +25,14 @@ type carrier struct {
 	epoll *os.File
 
 	sessions   map[sessionKey]*pppoeSession // guarded by the data path's mu
-	files      map[int]watched              // by channel and unit; guarded by it too
-	generation int32                        // generation; guarded by it too
+	files      map[int]watched              // by the file's number; guarded by that mu too
+	generation int32                        // of the file watched last; guarded by that mu too
 }
 
-// watched is an open file of a session whose frames are waited for. The number of a closed file may be used again: its
-// generation tells the events of both apart.
+// watched is an open file of a session, a channel or a unit, whose frames are waited for. After it is closed another
+// file may get its number: the generation tells the events of the two files apart.
 type watched struct {
-	sessionKey *pppoeSession
+	session    *pppoeSession
 	generation int32
 }
 
@@ -50,7 +50,7 @@ func newCarrier(lan string) (*carrier, error) {
 		sessions: map[sessionKey]*pppoeSession{}, files: map[int]watched{}}, nil
 }
 
-// watch has frames that come to a channel or a unit reported.
+// watch begins to wait for frames of a session's file: its channel or its unit.
 func (c *carrier) watch(fd int, l *pppoeSession) error {
 	c.generation++
 	if err := c.control(unix.EPOLL_CTL_ADD, fd, c.generation); err != nil {
@@ -60,7 +60,7 @@ func (c *carrier) watch(fd int, l *pppoeSession) error {
 	return nil
 }
 
-// ignore ends that, before the file is closed.
+// ignore ends the waiting for a file's frames. It is called before the file is closed.
 func (c *carrier) ignore(fd int) {
 	if _, found := c.files[fd]; found {
 		_ = c.control(unix.EPOLL_CTL_DEL, fd, 0)
@@ -91,7 +91,7 @@ func (d *Datapath) openSession(s sessionKey) (*pppoeSession, error) {
 	if d.closed {
 		return nil, errClosed
 	}
-	l, err := openLine(c.lan, s)
+	l, err := takeSession(c.lan, s)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (d *Datapath) openSession(s sessionKey) (*pppoeSession, error) {
 	return l, nil
 }
 
-// add has a PPPoE session's frames received.
+// add adds a PPPoE session, and begins to wait for frames of its channel.
 func (c *carrier) add(l *pppoeSession) error {
 	err := c.watch(l.channel, l)
 	if err == nil {
@@ -111,7 +111,7 @@ func (c *carrier) add(l *pppoeSession) error {
 	return err
 }
 
-// closeUnused closes a PPPoE session that nobody needs. d.mu is held.
+// closeUnused closes a PPPoE session unless the concentrator or a client needs it. d.mu is held.
 func (d *Datapath) closeUnused(l *pppoeSession) {
 	if l.carried || l.used {
 		return
@@ -174,20 +174,21 @@ func (d *Datapath) Frames(ctx context.Context, f func(mac [6]byte, id uint16, fr
 	}
 }
 
-// next reads a frame, or the PPPoE session's end: nil.
+// next handles an event of a watched file: it reads a frame, or returns nil as the frame when the PPPoE session has
+// ended. ok is false if there is neither.
 func (d *Datapath) next(event unix.EpollEvent, b []byte) (s sessionKey, frame []byte, ok bool) {
 	d.mu.Lock() // nobody closes the file meanwhile
 	defer d.mu.Unlock()
 	fd := int(event.Fd)
 	w := d.carrier.files[fd]
-	if w.sessionKey == nil || w.generation != event.Pad { // of a file that is closed
+	if w.session == nil || w.generation != event.Pad { // the event is of a file that is closed
 		return s, nil, false
 	}
-	l := w.sessionKey
+	l := w.session
 	if event.Events&unix.EPOLLIN != 0 {
 		n, err := unix.Read(fd, b)
 		return l.key, b[:max(n, 0)], err == nil && n > 0
 	}
-	d.carrier.ignore(fd) // its end would be told again and again
+	d.carrier.ignore(fd) // otherwise epoll would report the file's end again and again
 	return l.key, nil, fd == l.channel
 }

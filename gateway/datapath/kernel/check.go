@@ -17,7 +17,7 @@ func hasPPPoE() error {
 	return nil
 }
 
-// filesSpare is a generous bound of the files that the daemon opens beside those of its sessions.
+// filesSpare is a generous bound of the files that the daemon opens in addition to those of its sessions.
 const filesSpare = 256
 
 // filesFor returns the limit of open files (RLIMIT_NOFILE) that the daemon needs for a number of sessions. It is also

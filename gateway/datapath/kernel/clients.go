@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,21 +15,24 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// client is an address of the table of clients. It stays when the client is removed, because its counters do.
+// client is an entry of the table of clients, for an address. It stays when the client is removed, because the counters
+// must stay. Several units (PPP interfaces) may serve it one after the other.
 type client struct {
 	addr netip.Addr
 
 	mu sync.Mutex // guards what follows
 	datapath.Client
-	known  bool
-	pppoe  *pppoeSession // nil: its packets have no way
-	expiry *time.Timer   // of the admission; nil: none
+	networks []netip.Prefix // of IPv6, from whose addresses it sends; see ownAddresses
+	known    bool
+	pppoe    *pppoeSession // nil: there is no unit, and its packets have no way
+	expiry   *time.Timer   // fires at the end of the admission; nil: there is none
 
-	epoch             uint64  // of its counters: a former daemon's, if it had the unit
-	base, unit        tally   // of former units; of the present one, as last read
-	read, lostCounts  reading // of the present unit; of counters that went with the rules
-	overRate, dropped uint64  // packets beyond rates, of former units and of the present one
-	mark              tally   // Moved's
+	epoch             uint64  // of its counters; that of a former daemon from which the unit was adopted
+	base, unit        tally   // traffic of former units; of the present one, as last read
+	read              reading // the present unit's last one
+	lostCounts        reading // of the present unit: what counters had that were removed together with the rules
+	overRate, dropped uint64  // packets dropped because of rates: of former units; of the present one
+	mark              tally   // traffic at the last call of Moved
 	seen              time.Time
 }
 
@@ -40,7 +44,7 @@ func (d *Datapath) find(id datapath.ID) *client {
 	return d.clients[id.Addr()]
 }
 
-// all returns all clients that there have been.
+// all returns the entries of all clients, also of removed ones.
 func (d *Datapath) all() (all []*client) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -50,7 +54,7 @@ func (d *Datapath) all() (all []*client) {
 	return all
 }
 
-// Set makes a unit for a client that is admitted and ends that of one that is not.
+// Set makes a unit for a client that is admitted, and ends the unit of a client that is not.
 func (d *Datapath) Set(to datapath.Client) error {
 	if err := d.set(to); err != nil {
 		return fmt.Errorf("setting the client %s: %w", to.Identity(), err)
@@ -59,7 +63,7 @@ func (d *Datapath) Set(to datapath.Client) error {
 }
 
 func (d *Datapath) set(to datapath.Client) error {
-	addr, err := to.Addr()
+	addr, networks, err := d.ownAddresses(to)
 	if err != nil {
 		return err
 	}
@@ -68,11 +72,6 @@ func (d *Datapath) set(to datapath.Client) error {
 	}
 	if to.Admitted && to.Session == 0 {
 		return fmt.Errorf("%w: this data path is for clients with PPPoE", datapath.ErrNotSupported)
-	}
-	if len(to.Routes) > 0 {
-		return fmt.Errorf(
-			"%w: this data path takes no networks behind a client (Framed-Route): use datapath.kind ebpf or tun",
-			datapath.ErrNotSupported)
 	}
 	d.mu.Lock()
 	c := d.clients[addr]
@@ -89,10 +88,10 @@ func (d *Datapath) set(to datapath.Client) error {
 	defer d.replacing.RUnlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := d.change(c, to); err != nil {
+	if err := d.change(c, to, networks); err != nil {
 		return err
 	}
-	c.Client, c.known = to, true
+	c.Client, c.networks, c.known = to, networks, true
 	d.endAtExpiry(c)
 	d.bound(c)
 	d.keepUnit(c)
@@ -100,23 +99,23 @@ func (d *Datapath) set(to datapath.Client) error {
 }
 
 // change makes, limits or ends a client's unit. c.mu is held.
-func (d *Datapath) change(c *client, to datapath.Client) error {
+func (d *Datapath) change(c *client, to datapath.Client, networks []netip.Prefix) error {
 	if err := d.readTraffic(c); err != nil {
 		return err
 	}
 	passes := to.Admitted && (to.Until.IsZero() || time.Now().Before(to.Until)) && !c.usedUp(to.Limits)
 	same := c.pppoe != nil && c.MAC == to.MAC && c.Session == to.Session && c.MTU == to.MTU
 	if same && passes {
-		return c.pppoe.police(c.Limits, to.Limits)
+		return errors.Join(c.pppoe.police(c.Limits, to.Limits), d.moveTo(c, networks))
 	}
 	if err := d.bar(c); err != nil || !passes {
 		return err
 	}
-	return d.admit(c, to)
+	return d.admit(c, to, networks)
 }
 
 // admit makes a client's unit. c.mu is held.
-func (d *Datapath) admit(c *client, to datapath.Client) error {
+func (d *Datapath) admit(c *client, to datapath.Client, networks []netip.Prefix) error {
 	d.mu.Lock()
 	l, err := d.openSession(sessionKey{to.MAC, to.Session})
 	if err == nil && l.used {
@@ -124,7 +123,7 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 	}
 	if err != nil {
 		d.mu.Unlock()
-		if errors.Is(err, unix.ENETDOWN) { // the concentrator is told too, and ends the session
+		if errors.Is(err, unix.ENETDOWN) { // the concentrator notices that as well, and ends the session
 			d.cfg.Log.Warn("the LAN's interface is down: a client has no way", "client", c.addr, "err", err)
 			return nil
 		}
@@ -134,7 +133,7 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 	d.mu.Unlock()
 
 	name := fmt.Sprintf("gw%dp%d", d.lan.Index, to.Session)
-	if err = l.connect(name, mtuOf(to), int(d.group)); err == nil {
+	if err = l.connect(name, mtuOf(to), int(d.group), d.passes6(to)); err == nil {
 		d.mu.Lock()
 		err = d.carrier.watch(l.unit, l)
 		d.mu.Unlock()
@@ -142,25 +141,39 @@ func (d *Datapath) admit(c *client, to datapath.Client) error {
 	if err == nil {
 		err = l.police(datapath.Limits{}, to.Limits)
 	}
+	c.pppoe, c.MTU, c.networks = l, to.MTU, networks
 	if err == nil {
 		var b nftables.Batch
-		addClientRules(&b, d.table, l.index, c.addr)
+		d.addClientRules(&b, c.holdings())
 		err = d.rules.Commit(&b)
 	}
-	c.pppoe = l
 	if err != nil {
 		d.drop(c)
 		return err
 	}
-	if err = raise(l.index); err == nil {
-		err = addRoute(c.addr, l.index, d.net.Gateway())
-	}
-	if err != nil {
+	if err = d.raise(c, nil); err != nil {
 		err = fmt.Errorf("setting up the interface %s: %w", name, err)
 		return errors.Join(err, d.bar(c))
 	}
 	return nil
 }
+
+// raise sets a client's interface up, with routes to it but those to networks in there, which leads to interfaces. c.mu
+// is held.
+func (d *Datapath) raise(c *client, there map[netip.Prefix]int) error {
+	if err := raise(c.pppoe.index); err != nil {
+		return err
+	}
+	if err := addRoute(c.addr, c.pppoe.index, d.net.Gateway()); err != nil {
+		return err
+	}
+	return d.addRoutes6(c, slices.DeleteFunc(slices.Clone(c.networks), func(p netip.Prefix) bool {
+		return there[p] == c.pppoe.index
+	}))
+}
+
+// holdings are what the rules have of a client with a unit. c.mu is held.
+func (c *client) holdings() holdings { return holdings{c.pppoe.index, c.addr, c.networks} }
 
 // bar ends a client's unit and reads its last counts. c.mu is held.
 func (d *Datapath) bar(c *client) error {
@@ -168,15 +181,15 @@ func (d *Datapath) bar(c *client) error {
 		return nil
 	}
 	var b nftables.Batch
-	bar(&b, d.table, c.pppoe.index, c.addr)
-	if err := d.rules.Commit(&b); err != nil && !errors.Is(err, unix.ENOENT) { // which is: the rules are gone
+	d.barRules(&b, c.holdings())
+	if err := d.rules.Commit(&b); err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: the rules are gone
 		return err
 	}
-	_ = lower(c.pppoe.index) // an error: it is gone
+	_ = lower(c.pppoe.index) // it fails only if the interface is gone
 	stack.AwaitCPUs()
-	_ = d.readTraffic(c) // an error: it is gone, and what was read last stands
+	_ = d.readTraffic(c) // it fails only if the interface is gone; then the last reading counts
 	var rest nftables.Batch
-	removeBarred(&rest, d.table, c.pppoe.index, c.addr)
+	d.removeBarred(&rest, c.holdings())
 	d.drop(c)
 	if err := d.rules.Commit(&rest); !errors.Is(err, unix.ENOENT) {
 		return err
@@ -198,7 +211,7 @@ func (d *Datapath) drop(c *client) {
 	d.carrier.ignore(l.unit)
 	d.mu.Unlock()
 	d.dropKept(c)
-	l.disconnect() // takes its time
+	l.disconnect() // without d.mu, because it takes long
 	d.mu.Lock()
 	l.used = false
 	d.closeUnused(l)
@@ -227,7 +240,7 @@ func (d *Datapath) endAtExpiry(c *client) {
 		if c.pppoe != l {
 			return
 		}
-		if time.Now().Before(c.Until) { // the clock was set back, or Until is another one by now
+		if time.Now().Before(c.Until) { // the clock was set back, or Until was changed
 			d.endAtExpiry(c)
 			return
 		}
@@ -258,7 +271,7 @@ func (d *Datapath) Remove(id datapath.ID) error {
 	return nil
 }
 
-// Open has nothing to open: nobody reaches the walled garden without PPPoE.
+// Open does nothing: there is no walled garden, because nobody reaches anything without a PPPoE session.
 func (d *Datapath) Open(netip.Prefix, time.Time) error { return nil }
 
 // Clients lists the clients that have an entry.

@@ -23,7 +23,7 @@ type tally struct{ up, down nftables.Counted }
 
 func (t tally) plus(o tally) tally { return tally{t.up.Plus(o.up), t.down.Plus(o.down)} }
 
-// atLeast is the larger of two readings of one counter.
+// atLeast takes the larger one of each counter's two readings.
 func (t tally) atLeast(o tally) tally { return tally{larger(t.up, o.up), larger(t.down, o.down)} }
 
 func larger(a, b nftables.Counted) nftables.Counted {
@@ -46,7 +46,7 @@ func (d *Datapath) readTraffic(c *client) error {
 	}
 	r, err := d.read(c)
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) {
-		// others have removed interface or rules: what was read last stands
+		// others have removed interface or rules: the last reading counts
 		return nil
 	}
 	if err != nil {
@@ -58,11 +58,15 @@ func (d *Datapath) readTraffic(c *client) error {
 
 func (d *Datapath) read(c *client) (r reading, err error) {
 	err = sent(c.pppoe.index, func(_ int, n nftables.Counted) { r.sent = n })
-	if err == nil {
-		r.fromClient, err = d.rules.Counter(d.table, fromCounter(c.addr))
-	}
-	if err == nil {
-		r.fromGateway, err = d.rules.Counter(d.table, ownCounter(c.addr))
+	for _, t := range d.ownTables() {
+		var from, own nftables.Counted
+		if err == nil {
+			from, err = d.rules.Counter(t, fromCounter(c.addr))
+		}
+		if err == nil {
+			own, err = d.rules.Counter(t, ownCounter(c.addr))
+		}
+		r.fromClient, r.fromGateway = r.fromClient.Plus(from), r.fromGateway.Plus(own)
 	}
 	if err == nil && c.pppoe.policed {
 		c.dropped, err = readDropped(c.pppoe.index)
@@ -70,26 +74,38 @@ func (d *Datapath) read(c *client) (r reading, err error) {
 	return r, err
 }
 
-// lookAtAll reads all clients' traffic in two requests. It does not read dropped packets, which takes more. Rules are
-// not replaced meanwhile: readings of the former rules would be taken for those of new ones.
+// lookAtAll reads all clients' traffic in a request for the interfaces, and one for each table. It does not read
+// dropped packets, which takes more. Rules are not replaced meanwhile: readings of the former rules would be taken for
+// those of new ones.
 func (d *Datapath) lookAtAll() error {
 	d.replacing.RLock()
 	defer d.replacing.RUnlock()
-	interfaces, counters := map[int]nftables.Counted{}, map[string]nftables.Counted{}
+	interfaces := map[int]nftables.Counted{}
 	if err := sent(0, func(index int, n nftables.Counted) { interfaces[index] = n }); err != nil {
 		return err
 	}
-	if err := d.rules.Counters(d.table, func(name string, n nftables.Counted) { counters[name] = n }); err != nil {
-		return err
+	var tables []map[string]nftables.Counted
+	for _, t := range d.ownTables() {
+		counters := map[string]nftables.Counted{}
+		if err := d.rules.Counters(t, func(name string, n nftables.Counted) { counters[name] = n }); err != nil {
+			return err
+		}
+		tables = append(tables, counters)
 	}
 	now := time.Now()
 	for _, c := range d.all() {
 		c.mu.Lock()
 		if c.pppoe != nil {
-			n, found := interfaces[c.pppoe.index]
-			from, counted := counters[fromCounter(c.addr)]
-			if found && counted { // else the unit is newer than the readings
-				c.addReading(reading{n, from, counters[ownCounter(c.addr)]}, now)
+			r := reading{}
+			var whole bool
+			r.sent, whole = interfaces[c.pppoe.index]
+			for _, counters := range tables {
+				from, counted := counters[fromCounter(c.addr)]
+				whole = whole && counted
+				r.fromClient, r.fromGateway = r.fromClient.Plus(from), r.fromGateway.Plus(counters[ownCounter(c.addr)])
+			}
+			if whole { // otherwise the unit is newer than the readings
+				c.addReading(r, now)
 			}
 		}
 		c.mu.Unlock()
@@ -127,7 +143,7 @@ func (d *Datapath) Counters(id datapath.ID) (datapath.Counters, error) {
 	}, nil
 }
 
-// traffic is a client's, as last read. c.mu is held.
+// traffic returns a client's traffic since the epoch, as last read. c.mu is held.
 func (c *client) traffic() tally { return c.base.plus(c.unit) }
 
 // Total sums the counters of all addresses.
@@ -173,10 +189,12 @@ func (d *Datapath) Packets() (map[string]uint64, error) {
 	sum, err := d.Total()
 	errs := []error{err}
 	out := map[string]uint64{"forwarded": sum.UpPackets + sum.DownPackets, "rate": sum.DroppedPackets}
-	for counter, reason := range map[string]string{spoofed: "wrong-mac", foreign: "foreign-source"} {
-		n, err := d.rules.Counter(d.table, counter)
-		errs = append(errs, err)
-		out[reason] = n.Packets
+	for _, t := range d.ownTables() {
+		for counter, outcome := range droppedIn(t) {
+			n, err := d.rules.Counter(t, counter)
+			errs = append(errs, err)
+			out[outcome] += n.Packets
+		}
 	}
 	return out, errors.Join(errs...)
 }

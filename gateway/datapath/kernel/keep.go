@@ -18,18 +18,19 @@ import (
 // What a keeper has of each admitted client, so that the daemon's successor goes on with its unit:
 //
 //	socket, channel, unit + record ──▶ keeper ──▶ adopt: same unit, counters, limits
-//	digest of the rules            ──▶        ──▶ are they still those that count for these units?
+//	digest of the rules            ──▶        ──▶ do these rules still exist, and count for these units?
 //
 // While there is no daemon the keeper compares clients' counters with their quotas, and the rules with the digest
 // (Keep).
 //
-// A client is adopted only if its unit is there: at logout the daemon ends the unit itself, also where the keeper does
-// not take the message. So nobody gets in by what a keeper has, and the sessions' table decides about each adopted
-// client as ever.
+// A client is adopted only if its unit still exists. At logout the daemon ends the unit itself, also if the keeper does
+// not take the message. So what a keeper has admits nobody, and the sessions' table (gateway/session) decides about
+// each adopted client as about others.
 
-// recordVersion is that of record and ruled, which a daemon of another version does not read: what they mean has
-// changed. The keeper's version changes with it, or a keeper of the former program would not attend these clients.
-const recordVersion = 2
+// recordVersion is the version of record and rulesRecord. It changes when their meaning changes: a daemon does not read
+// records of another version. The keeper's version must change as well, because a keeper of the former program would
+// not attend these clients.
+const recordVersion = 3
 
 // record is the data that the keeper holds with a client's files, for the next daemon.
 type record struct {
@@ -39,7 +40,8 @@ type record struct {
 	Unit    int // index of its interface
 	Policed bool
 	Epoch   uint64
-	// Counted is the traffic of former units, Lost what counters had that went with the rules.
+	// Counted is the traffic of former units (client.base). Lost is what counters of the present unit had that were
+	// removed together with the rules (client.lostCounts).
 	Counted, Lost struct{ Up, Down nftables.Counted }
 	Dropped       uint64
 }
@@ -49,31 +51,33 @@ type keptClient struct {
 	Addr         netip.Addr
 	MAC          datapath.MAC
 	Session, MTU uint16
-	Routes       []netip.Prefix
+	Networks     []netip.Prefix // of IPv6; see client
 	Admitted     bool
 	Until        time.Time
 	Limits       datapath.Limits
 }
 
 func keptOf(c *client) keptClient {
-	return keptClient{c.addr, c.MAC, c.Session, c.MTU, c.Routes, c.Admitted, c.Until, c.Limits}
+	return keptClient{c.addr, c.MAC, c.Session, c.MTU, c.networks, c.Admitted, c.Until, c.Limits}
 }
 
 func (k keptClient) client() datapath.Client {
-	return datapath.Client{Addrs: []netip.Addr{k.Addr}, MAC: k.MAC, Session: k.Session, MTU: k.MTU, Routes: k.Routes,
+	return datapath.Client{Addrs: []netip.Addr{k.Addr}, MAC: k.MAC, Session: k.Session, MTU: k.MTU, Routes: k.Networks,
 		Admitted: k.Admitted, Until: k.Until, Limits: k.Limits}
 }
 
-// rulesKey is the key of the rules' record; clients' are their addresses.
+// rulesKey is the key of the rules' record. The keys of clients' records are their addresses.
 const rulesKey = "rules"
 
 // rulesRecord is the data that the keeper holds about the nftables rules: digests of those that the configuration asks
-// for (Meant), and of those that the kernel has.
+// for (Meant), and of the tables that the kernel has, as ownTables has them.
 type rulesRecord struct {
-	Version       int
-	LAN           int // index
-	Meant, Digest [32]byte
-	Gateway       netip.Addr // whose DHCP the guard lets through
+	Version  int
+	LAN      int // index
+	Meant    [32]byte
+	Digests  [][32]byte
+	Gateway  netip.Addr   // whose DHCP the guard lets through
+	Address6 netip.Prefix // the gateway's; zero: clients have no IPv6
 }
 
 // filesKept is how many files of a client a keeper has: socket, channel, unit. The socket comes first, because the
@@ -135,19 +139,20 @@ func (d *Datapath) refill() {
 
 // keepDigest stores the digest of the present rules with the keeper. replacing is held.
 func (d *Datapath) keepDigest() {
-	if d.keeper == nil {
-		return
+	if d.keeper == nil || len(d.digests) == 0 {
+		return // noteRules stores it once there are rules
 	}
 	meant, err := d.baseRules().Digest()
 	if err != nil {
 		return // without it the successor makes all units anew
 	}
 	item := keeper.Item{Key: rulesKey}
-	item.Data, _ = json.Marshal(rulesRecord{recordVersion, d.lan.Index, meant, d.digests[0], d.net.Gateway()})
+	item.Data, _ = json.Marshal(rulesRecord{recordVersion, d.lan.Index, meant, d.digests[:len(d.ownTables())],
+		d.net.Gateway(), d.net.Address6})
 	d.keeper.Put(item)
 }
 
-// rulesIntact reports whether the rules are there as a former daemon left them, and as this one would make them.
+// rulesIntact reports whether the rules are as a former daemon left them, and as this one would make them.
 func (d *Datapath) rulesIntact(items []keeper.Item) bool {
 	index := slices.IndexFunc(items, func(i keeper.Item) bool { return i.Key == rulesKey })
 	var before rulesRecord
@@ -159,42 +164,62 @@ func (d *Datapath) rulesIntact(items []keeper.Item) bool {
 	if err != nil || meant != before.Meant {
 		return false
 	}
-	current, err := d.rules.Digest(d.table)
-	return err == nil && current == before.Digest
+	current, err := d.digestsOf(d.ownTables())
+	return err == nil && slices.Equal(current, before.Digests)
 }
 
 // formerState is what a former daemon left in the kernel for its clients: PPP interfaces (units), and entries in the
 // rules' sets.
 type formerState struct {
-	units               map[int]bool // interfaces
-	counters            map[string]bool
-	senderKeys, ownKeys map[string]bool // keys
+	units  map[int]bool // interfaces
+	tables []formerTable
 }
 
-// findFormer reads it.
+// formerTable is what a former daemon left in one of ownTables.
+type formerTable struct {
+	nftables.Table
+	counters map[string]bool
+	keys     map[string]map[string]bool // by set
+}
+
+// findFormer reads what a former daemon left.
 func (d *Datapath) findFormer() (f formerState, err error) {
-	f = formerState{map[int]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	f.units = map[int]bool{}
 	links, err := units(d.group)
 	for _, l := range links {
 		f.units[l.Attrs().Index] = true
 	}
-	err = errors.Join(err, d.rules.Counters(d.table, func(name string, _ nftables.Counted) { f.counters[name] = true }))
-	for set, keys := range map[string]map[string]bool{setFrom: f.senderKeys, setOwn: f.ownKeys} {
-		err = errors.Join(err, d.rules.Elements(d.table, set, func(key, _ []byte) { keys[string(key)] = true }))
+	for _, t := range d.ownTables() {
+		left := formerTable{t, map[string]bool{}, map[string]map[string]bool{setFrom: {}, setOwn: {}}}
+		err = errors.Join(err, d.rules.Counters(t, func(name string, _ nftables.Counted) { left.counters[name] = true }))
+		for set, keys := range left.keys {
+			err = errors.Join(err, d.rules.Elements(t, set, func(key, _ []byte) { keys[string(key)] = true }))
+		}
+		f.tables = append(f.tables, left)
 	}
 	return f, err
 }
 
-// has reports whether all of a client is there.
+// has reports whether a former daemon left all that belongs to the client of a record.
 func (f formerState) has(r record) bool {
-	a := r.Client.Addr
-	return f.units[r.Unit] && f.counters[fromCounter(a)] && f.counters[ownCounter(a)] &&
-		f.senderKeys[string(fromKey(r.Unit, a))] && f.ownKeys[string(ownKey(r.Unit))]
+	h := holdings{r.Unit, r.Client.Addr, r.Client.Networks}
+	for _, t := range f.tables {
+		if !t.counters[fromCounter(h.addr)] || !t.counters[ownCounter(h.addr)] ||
+			!t.keys[setOwn][string(ownKey(r.Unit))] {
+			return false
+		}
+		for _, x := range h.senders(t.Table) {
+			if !t.keys[setFrom][x.Name()] {
+				return false
+			}
+		}
+	}
+	return f.units[r.Unit] && len(f.tables) > 0
 }
 
-// adoptAll adopts the clients of a former daemon whose units are whole, and ends the others: the sessions' table sets
-// them again, if they have not logged out. Nothing is lost of what is adopted; the others count anew. intact: the rules
-// are the former daemon's; it returns whether they can stay.
+// adoptAll adopts the clients of a former daemon of whom all is left, and ends the others: the sessions' table sets
+// these again, if they have not logged out. Adopted clients keep their counters; those of the others begin at 0. intact
+// says that the rules are as the former daemon left them. adoptAll returns whether they can stay.
 func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
 	var left formerState
 	if intact {
@@ -205,6 +230,10 @@ func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
 			left, intact = formerState{}, false
 		}
 	}
+	there, err := d.routes6()
+	if err != nil {
+		d.cfg.Log.Warn("reading the routes to clients: each is entered again", "lan", d.net.Interface, "err", err)
+	}
 	adopted, ended := 0, 0
 	for _, i := range items {
 		if i.Key == rulesKey {
@@ -214,7 +243,7 @@ func (d *Datapath) adoptAll(items []keeper.Item, intact bool) (stay bool) {
 		err := json.Unmarshal(i.Data, &r)
 		if err == nil && r.Version == recordVersion && d.net.Client(r.Client.Addr) == nil && r.LAN == d.lan.Index &&
 			len(i.Files) == filesKept && left.has(r) {
-			if err = d.adopt(r, i.Files); err == nil {
+			if err = d.adopt(r, i.Files, there); err == nil {
 				adopted++
 				continue
 			}
@@ -248,25 +277,35 @@ func (d *Datapath) sweep() error {
 		return err
 	}
 	var b nftables.Batch
-	counters := map[string]bool{spoofed: true, foreign: true}
+	ours := map[string]bool{}
 	for _, c := range d.all() {
-		counters[fromCounter(c.addr)], counters[ownCounter(c.addr)] = true, true
+		ours[fromCounter(c.addr)], ours[ownCounter(c.addr)] = true, true
 	}
-	ours := d.keys()
-	for set, keys := range map[string]map[string]bool{setFrom: left.senderKeys, setOwn: left.ownKeys} {
-		for _, key := range ours[set] {
-			delete(keys, string(key))
+	for _, t := range left.tables {
+		wanted := d.keys(t.Table)
+		for set, keys := range t.keys {
+			for _, key := range wanted[set] {
+				delete(keys, string(key))
+			}
+			for key := range keys {
+				b.DeleteElements(t.Table, set, elementOf(t.Table, set, key))
+			}
 		}
-		for key := range keys {
-			b.DeleteElements(d.table, set, nftables.Element{Key: []byte(key)})
-		}
-	}
-	for name := range left.counters {
-		if !counters[name] {
-			b.DeleteCounter(d.table, name)
+		for name := range t.counters {
+			if droppedIn(t.Table)[name] == "" && !ours[name] {
+				b.DeleteCounter(t.Table, name)
+			}
 		}
 	}
 	return d.rules.Commit(&b)
+}
+
+// elementOf is the element of a set that is listed as a key.
+func elementOf(t nftables.Table, set, key string) nftables.Element {
+	if t.Family == nftables.IPv6 && set == setFrom && len(key) == 2*keyLen6 {
+		return nftables.Element{Key: []byte(key[:keyLen6]), End: []byte(key[keyLen6:])}
+	}
+	return nftables.Element{Key: []byte(key)}
 }
 
 // discard ends a session whose files a keeper may hold too; its interface is removed together with all others.
@@ -289,15 +328,15 @@ func (r record) client(files ...int) *client {
 	if len(files) == filesKept {
 		l.socket, l.channel, l.unit, l.kept = files[0], files[1], files[2], true
 	}
-	c := &client{addr: r.Client.Addr, Client: r.Client.client(), epoch: r.Epoch, known: true, pppoe: l,
-		overRate: r.Dropped}
+	c := &client{addr: r.Client.Addr, Client: r.Client.client(), networks: r.Client.Networks, epoch: r.Epoch,
+		known: true, pppoe: l, overRate: r.Dropped}
 	c.base = tally{r.Counted.Up, r.Counted.Down}
 	c.lostCounts.fromClient, c.lostCounts.fromGateway = r.Lost.Up, r.Lost.Down
 	return c
 }
 
-// adopt goes on with a client's unit. On error it has taken nothing.
-func (d *Datapath) adopt(r record, files []int) error {
+// adopt goes on with a client's unit. After an error the caller still has the files.
+func (d *Datapath) adopt(r record, files []int, there map[netip.Prefix]int) error {
 	c := r.client(files...)
 	l := c.pppoe
 	l.lan = d.net.Interface
@@ -306,9 +345,9 @@ func (d *Datapath) adopt(r record, files []int) error {
 	if err := d.readTraffic(c); err != nil {
 		return err
 	}
-	spent := c.usedUp(c.Limits) // while nobody was there: its interface is, or gets, down
+	spent := c.usedUp(c.Limits) // while there was no daemon: bar below ends the unit
 	if !spent {
-		if err := errors.Join(raise(l.index), addRoute(c.addr, l.index, d.net.Gateway())); err != nil {
+		if err := errors.Join(pass6(l.unit, d.passes6(c.Client)), d.raise(c, there)); err != nil {
 			return fmt.Errorf("setting up its interface: %w", err)
 		}
 	}

@@ -16,7 +16,11 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// keepers finds the keepers in a network namespace.
+// Tests of the keeper: the process that has the files of clients' PPP interfaces (units), so that these go on when the
+// daemon is killed. World.Kill kills the daemon, World.Start starts another, and Open opens its data path. Up and down
+// are flows of packets from and to Alice, who is admitted; strange is a flow of Bob, who is not.
+
+// keepers returns the processes in a network namespace that are keepers.
 func keepers(router *netnstest.Space) (pids []int) {
 	space, err := os.Readlink(fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), router.TID()))
 	dirs, e := os.ReadDir("/proc")
@@ -36,7 +40,7 @@ func keepers(router *netnstest.Space) (pids []int) {
 	return pids
 }
 
-// killKeeper kills the one keeper.
+// killKeeper waits until there is one keeper, and kills it.
 func killKeeper(t *testing.T, w *datapathtest.World) (pid int) {
 	t.Helper()
 	netnstest.Await(t, "a keeper", func() error {
@@ -57,9 +61,9 @@ func admit(t *testing.T, w *datapathtest.World, s datapathtest.Station, l datapa
 
 var must = netnstest.Must
 
-// TestKeeperKilled: without its keeper the daemon loses nothing and has another one, which keeps the sessions as well.
-// With both killed nothing passes, and a daemon begins anew. Long: the steps of one run, each of which needs the state
-// that the one before left.
+// TestKeeperKilled: when its keeper is killed the daemon loses nothing and starts another one, which keeps the sessions
+// as well. When daemon and keeper are killed nothing passes, and the next daemon begins without clients. Long: the
+// steps of one run, each of which needs the state that the one before left.
 func TestKeeperKilled(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
@@ -95,7 +99,7 @@ func TestKeeperKilled(t *testing.T) {
 	killKeeper(t, w)
 	alone := w.Up(t, w.Alice)
 	alone.Begin()
-	alone.Ends(t, "up, both killed")
+	alone.Ends(t, "up, daemon and keeper killed")
 	w.Start(t)
 	must(t, w.Open())
 	if all := w.Clients(t); len(all) > 0 {
@@ -115,7 +119,7 @@ func TestKeeperKilled(t *testing.T) {
 	}
 }
 
-// holds fails unless a process holds so many files of a name.
+// holds returns an error unless processes together have want open files of a name.
 func holds(pids []int, name string, want int) error {
 	n := 0
 	for _, pid := range pids {
@@ -132,13 +136,14 @@ func holds(pids []int, name string, want int) error {
 	return nil
 }
 
-// TestChangedRulesAtStart: a daemon that finds rules or interfaces changed since the former one was killed, or has
-// another configuration, adopts its clients whole or not at all: then the sessions' table is to admit them again.
+// TestChangedRulesAtStart: after the daemon is killed, a command (tear) changes rules or interfaces. The next daemon
+// then adopts Alice with her unit, or not at all. If not, nothing of hers passes until she is admitted again, as the
+// sessions' table would do.
 func TestChangedRulesAtStart(t *testing.T) {
 	needPPPoE(t)
 	for name, c := range map[string]struct {
 		tear  string
-		whole bool // Alice has the unit that she had
+		whole bool // Alice is adopted with her unit
 	}{
 		"rules flushed":          {"nft flush ruleset", false},
 		"rule added":             {"nft insert rule ip gatewayd-lan0 upwards accept", false},
@@ -182,8 +187,9 @@ func TestChangedRulesAtStart(t *testing.T) {
 	}
 }
 
-// TestKeeperQuotaWithChangedRules: while no daemon is there one client uses up its quota, which the keeper ends, and
-// another one's interface goes. What the rules have of both is removed, and the second one's new counters begin at 0.
+// TestKeeperQuotaWithChangedRules: while no daemon runs, Alice uses up her quota, so that the keeper ends her traffic,
+// and Bob's interface is removed. The next daemon removes both clients' entries from the rules. The counters of Bob's
+// new interface begin at 0.
 func TestKeeperQuotaWithChangedRules(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
@@ -221,13 +227,13 @@ func TestKeeperQuotaWithChangedRules(t *testing.T) {
 	}
 }
 
-// TestKeeperClosesAfterFlush: once the clients' rules are changed while no daemon is there, nothing of a client passes
-// until a daemon is there again. Nor does what a stranger without a PPPoE session sends, whichever rules are gone.
+// TestKeeperClosesAfterFlush: somebody changes the clients' rules while no daemon runs. Nothing of a client passes
+// until a daemon runs again. Nothing of a stranger without a PPPoE session passes either, whichever rules are gone.
 func TestKeeperClosesAfterFlush(t *testing.T) {
 	needPPPoE(t)
 	for name, c := range map[string]struct {
 		change string
-		goOn   bool // clients
+		goOn   bool // clients' packets pass as before
 	}{
 		"flushed":          {"nft flush ruleset", false},
 		"rule added":       {"nft insert rule ip gatewayd-lan0 upwards accept", false},
@@ -264,7 +270,8 @@ func TestKeeperClosesAfterFlush(t *testing.T) {
 	}
 }
 
-// TestRateWithExistingQueue: a client's rates are limited also where its interface has the queueing for it already.
+// TestRateWithExistingQueue: a client's rates are limited also if another program has given its interface the qdisc for
+// filters (clsact).
 func TestRateWithExistingQueue(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})
@@ -279,7 +286,8 @@ func TestRateWithExistingQueue(t *testing.T) {
 	}
 }
 
-// TestKeeperEndsTime: a keeper ends a client's time by itself.
+// TestKeeperEndsTime: without a daemon the keeper ends a client's unit at the end of the client's time. Without a
+// client it ends itself.
 func TestKeeperEndsTime(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})

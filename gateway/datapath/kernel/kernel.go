@@ -34,7 +34,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Datapath is the running data path. Its epoch ends with it, but for clients that a successor adopts.
+// Datapath is the running data path. Its counters' epoch ends with it, except for clients that a successor adopts.
 type Datapath struct {
 	cfg     datapath.Setup
 	net     datapath.Network
@@ -52,17 +52,22 @@ type Datapath struct {
 
 	fastestBps float64 // what the LAN can carry one way
 
-	replacing sync.RWMutex // held for writing while rules are replaced, for reading while units change; taken first
-	digests   [3][32]byte  // of tables, as this process made them; guarded by replacing
+	// replacing is held for writing while rules are replaced, for reading while units change. It is taken first.
+	replacing         sync.RWMutex
+	digests           [][32]byte     // of tables, as this process made them; guarded by replacing
+	prefixes6, pools6 []netip.Prefix // the LAN's; guarded by replacing
 
-	mu      sync.Mutex // guards what follows and the carrier's lines; taken after a client's own
+	mu      sync.Mutex // guards what follows and the carrier's sessions; taken after a client's own
 	clients map[netip.Addr]*client
-	bounded map[*client]bool // have quotas
-	due     time.Time        // when one of them may be used up; zero: none
+	bounded map[*client]bool // clients that have quotas
+	due     time.Time        // when a quota may be used up at the earliest; zero: there is none
 	closed  bool
 }
 
-var _ datapath.Datapath = (*Datapath)(nil)
+var (
+	_ datapath.Datapath = (*Datapath)(nil)
+	_ datapath.IPv6     = (*Datapath)(nil)
+)
 
 // Open blocks the LAN from the kernel's stack and admits sessions until Close. It fails with
 // datapath.ErrBusy if another gateway has an interface.
@@ -115,7 +120,7 @@ func Open(cfg datapath.Setup) (_ *Datapath, err error) {
 	return d, nil
 }
 
-// takeUp blocks the LAN, and takes over the sessions of a former process.
+// takeUp blocks the LAN, and adopts the clients' units of a former process.
 func (d *Datapath) takeUp() error {
 	items := d.openKeeper()
 	intact := d.adoptAll(items, d.rulesIntact(items))
@@ -129,12 +134,15 @@ func (d *Datapath) takeUp() error {
 		return err
 	}
 	adopted := d.adoptedUnits()
-	return errors.Join(removeUnits(d.group, adopted...), awaitFormer(d.net.Interface, len(adopted)))
+	if !d.has6() {
+		err = setUnreachable(d.net.Interface, nil) // a former daemon's
+	}
+	return errors.Join(err, removeUnits(d.group, adopted...), awaitFormer(d.net.Interface, len(adopted)))
 }
 
-// closeLAN has the kernel drop frames of the LAN but PPPoE's and, should its interface be created again, forward
-// nothing for the new one; former is called once frames are dropped. Without it both begin at the same moment. install:
-// it replaces the clients' rules too.
+// closeLAN has the kernel drop the LAN's frames except PPPoE's and, should its interface be created again, forward
+// nothing for the new one. If former is not nil, it is called between these two steps; otherwise both are one. With
+// install closeLAN also replaces the clients' rules.
 func (d *Datapath) closeLAN(former func() error, install bool) error {
 	if former != nil {
 		if err := guard.ShutFrames(d.net.Interface, d.net.Gateway()); err != nil {
@@ -185,11 +193,11 @@ func (d *Datapath) Wait(ctx context.Context) error {
 	}
 }
 
-// Close leaves the units to the keeper, which ends them unless another process takes them up. Where there is no keeper
-// they end, and no packet passes from then on. The rules that block the LAN stay.
+// Close leaves the units to the keeper, which ends them unless another process adopts them. Without a keeper they end,
+// and no packet passes from then on. The rules that block the LAN stay.
 func (d *Datapath) Close() error { return d.close(true) }
 
-// close is Close; leave false: it ends units and keeper.
+// close is Close if leave is true. Otherwise it ends units and keeper.
 func (d *Datapath) close(leave bool) error {
 	d.mu.Lock()
 	again := d.closed
@@ -231,31 +239,43 @@ func (d *Datapath) close(leave bool) error {
 	return errors.Join(append(errs, d.locks.Close())...)
 }
 
-// Clear removes everything that a data path left for a LAN but the guard and the rule on frames, which a data path of
-// another kind may need. The LAN's interface must be locked, because Clear does not check whether a data path runs.
+// Clear removes everything that a data path left for a LAN, except the guard and the rule on frames, which a data path
+// of another kind may need. The LAN's interface must be locked, because Clear does not check whether a data path runs.
 func Clear(lan string) (err error) {
 	ended := keeper.End(lan)
 	if dev, e := net.InterfaceByName(lan); e == nil {
 		err = removeUnits(groupOf(dev.Index))
 	}
 	err = errors.Join(ended, err)
+	err = errors.Join(err, setUnreachable(lan, nil))
+	var b nftables.Batch
+	for _, t := range []nftables.Table{tableOf(lan), table6Of(lan)} {
+		found, e := nftables.TableExists(t)
+		if e != nil {
+			return errors.Join(err, e)
+		}
+		if found {
+			b.DeleteTable(t)
+		}
+	}
+	if b.Empty() {
+		return err
+	}
 	rules, e := nftables.Dial()
 	if e != nil {
-		return err // a kernel without nftables has no rules
+		return errors.Join(err, e)
 	}
-	b, t := new(nftables.Batch), tableOf(lan)
-	b.DeleteTable(t)
-	return errors.Join(err, rules.Commit(b), rules.Close())
+	return errors.Join(err, rules.Commit(&b), rules.Close())
 }
 
 // sessionsFile lists the kernel's PPPoE sessions with their interfaces.
 const sessionsFile = "/proc/thread-self/net/pppoe"
 
-// formerTime bounds how long the kernel takes a process that was killed apart: some 10 ms for each of its units.
+// formerTime bounds how long the kernel takes to close the files of a killed process: some 10 ms for each of its units.
 const formerTime = time.Minute
 
-// awaitFormer waits until no session of a former process is left but so many that were adopted: the kernel gives back
-// its locks earlier.
+// awaitFormer waits until the sessions of a former process have ended, except as many as were adopted. The kernel
+// releases the process's locks earlier.
 func awaitFormer(lan string, adopted int) error {
 	for deadline := time.Now().Add(formerTime); ; time.Sleep(10 * time.Millisecond) {
 		text, err := os.ReadFile(sessionsFile)
@@ -279,7 +299,7 @@ func awaitFormer(lan string, adopted int) error {
 	}
 }
 
-// removeUnits removes the interfaces of a group but some.
+// removeUnits removes the interfaces of a group, except those in but.
 func removeUnits(group uint32, but ...int) error {
 	left, err := units(group)
 	for _, l := range left {

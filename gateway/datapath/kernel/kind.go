@@ -9,9 +9,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/keeper"
 )
 
-// Kind is this kind of data path.
+// Kind describes the data path that leaves PPPoE sessions to the kernel's PPP. It shares with other kinds the rules
+// that drop the LAN's frames and the guard's. Without the daemon, packets pass for as long as the keeper waits for a
+// successor. Each client has an interface of its own, so there is none of the data path.
 var Kind = datapath.Kind{
-	Name:      "kernel",
+	Traits:    datapath.Traits{Name: "kernel", PPPoE: true, IPv6: true, PPPoEOnly: true},
 	Open:      open,
 	Check:     Check,
 	Warn:      warn,
@@ -27,7 +29,7 @@ func open(s datapath.Setup) (datapath.Running, error) {
 	if err != nil {
 		return datapath.Running{}, err
 	}
-	return datapath.Running{Forwarder: d, Wait: d.Wait, Moved: d.Moved, Carrier: d}, nil
+	return datapath.Running{Forwarder: d, Wait: d.Wait, Moved: d.Moved, Carrier: d, IPv6: d}, nil
 }
 
 // warn warns of fewer open files than the sessions may need.
@@ -37,7 +39,7 @@ func warn(s datapath.Setup) []string {
 		return nil
 	}
 	needed := filesFor(s.Sessions)
-	if needed <= limit.Cur { // which Go has raised to the hard limit
+	if needed <= limit.Cur { // Go has raised it to the hard limit
 		return nil
 	}
 	room := sessionsWith(limit.Cur)

@@ -100,15 +100,15 @@ func readDropped(index int) (dropped uint64, err error) {
 	return dropped, nil
 }
 
-// quotaEvery is how often clients' counters are compared with their quotas where one may be reached, and seenEvery how
-// often they are read at all: then it is known when a client was last seen, and what is lost with the rules is not
-// more.
+// quotaEvery is how often clients' counters are compared with their quotas while a client may reach one. seenEvery is
+// how often the counters are read at all: so precisely it is known when a client was last seen, and so much is lost of
+// the counts if another program removes the rules.
 const (
 	quotaEvery = 100 * time.Millisecond
 	seenEvery  = 5 * time.Second
 )
 
-// followQuotas does both until the data path is closed.
+// followQuotas reads and compares the counters, by quotaEvery and seenEvery, until the data path is closed.
 func (d *Datapath) followQuotas() {
 	every := time.NewTicker(quotaEvery)
 	defer every.Stop()
@@ -124,8 +124,8 @@ func (d *Datapath) followQuotas() {
 	}
 }
 
-// compare reads all clients' counters, which costs two requests however many clients have quotas, and ends the traffic
-// of those that have used theirs up.
+// compare reads all clients' counters, in two requests however many clients have quotas, and calls end for clients that
+// have used their quota up.
 func (d *Datapath) compare(end func(*client) error) {
 	if err := d.lookAtAll(); err != nil {
 		d.cfg.Log.Error("reading clients' counters: quotas are compared later", "lan", d.net.Interface, "err", err)
@@ -153,8 +153,8 @@ func (d *Datapath) someDue(now time.Time) bool {
 	return !d.due.IsZero() && !now.Before(d.due)
 }
 
-// scheduleQuota notes when a client may have used up its quota, at the fastest: so clients are read often only while
-// one is close to its end. c.mu and mu are held.
+// scheduleQuota notes the earliest time at which a client may have used up its quota. So counters are read often only
+// while a client is close to its quota. c.mu and mu are held.
 func (d *Datapath) scheduleQuota(c *client, now time.Time) {
 	l, n := c.Limits, c.traffic()
 	for _, q := range [...]struct{ quota, used uint64 }{
@@ -165,8 +165,7 @@ func (d *Datapath) scheduleQuota(c *client, now time.Time) {
 		left := float64(q.quota-min(q.used, q.quota)) * 8 / d.fastestBps
 		if instant := now.Add(time.Duration(min(left/2, seenEvery.Seconds()) * float64(time.Second))); d.due.IsZero() ||
 			instant.Before(d.due) {
-			// both ways at once
-			d.due = instant
+			d.due = instant // left/2, because packets in both directions may use the quota
 		}
 	}
 }
@@ -183,7 +182,7 @@ func fastest(lan string) float64 {
 	return mbps * 1e6
 }
 
-// bound notes whether a client has quotas. c.mu is held.
+// bound notes in d.bounded whether a client has quotas. c.mu is held.
 func (d *Datapath) bound(c *client) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -203,7 +202,7 @@ func (c *client) usedUp(l datapath.Limits) bool {
 	return over(l.UpBytes, n.up.Bytes) || over(l.DownBytes, n.down.Bytes) || over(l.TotalBytes, n.up.Bytes+n.down.Bytes)
 }
 
-// exhaust ends the traffic of a client whose quota, as last read, is used up.
+// exhaust calls end for a client whose quota, by the last reading, is used up. For others it notes when that may be.
 func (d *Datapath) exhaust(c *client, now time.Time, end func(*client) error) error {
 	d.replacing.RLock()
 	defer d.replacing.RUnlock()

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	pppIPv6  = 0x0057
-	modeDrop = 1 // NPMODE_DROP (linux/ppp_defs.h)
+	pppIPv6            = 0x0057
+	modePass, modeDrop = 0, 1 // NPMODE_PASS, NPMODE_DROP (linux/ppp_defs.h)
 
 	pppDevice = 1 // IFLA_PPP_DEV_FD (linux/if_link.h)
 
@@ -31,9 +31,12 @@ const (
 	unitQueue = 1000
 )
 
-// passNot has a unit drop the packets of a protocol, both ways.
-func passNot(unit, protocol int) error {
-	mode := struct{ protocol, mode int32 }{int32(protocol), modeDrop} // struct npioctl
+// pass6 has a unit pass IPv6 packets, or drop them, both ways.
+func pass6(unit int, pass bool) error {
+	mode := struct{ protocol, mode int32 }{pppIPv6, modeDrop} // struct npioctl
+	if pass {
+		mode.mode = modePass
+	}
 	if _, _, errno := unix.Syscall(
 		unix.SYS_IOCTL, uintptr(unit), unix.PPPIOCSNPMODE, uintptr(unsafe.Pointer(&mode))); errno != 0 {
 		return fmt.Errorf("ioctl PPPIOCSNPMODE: %w", errno)
@@ -41,8 +44,8 @@ func passNot(unit, protocol int) error {
 	return nil
 }
 
-// createUnit makes a unit's interface, in one step with its group, by which the rules know it. While other units are
-// made the kernel refuses: it is asked again.
+// createUnit makes a unit's interface, in one step with its group, by which the rules recognize it. The kernel refuses
+// while it makes another unit (EBUSY); then createUnit tries again.
 func createUnit(unit int, name string, mtu, group int) (index int, err error) {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
 	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
@@ -169,3 +172,6 @@ func units(group uint32) ([]netlink.Link, error) {
 }
 
 func native32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
+
+// uint32Of is a number that native32 wrote.
+func uint32Of(b string) uint32 { return binary.NativeEndian.Uint32([]byte(b[:4])) }

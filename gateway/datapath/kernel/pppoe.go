@@ -19,8 +19,8 @@ import (
 //	                             ▼                     ▼
 //	                          channel.Read          unit.Read
 //
-// The socket's end is the channel's, and the unit's end is the interface's. Where a keeper has the same files, closing
-// them ends nothing, and both are ended by other means.
+// The channel ends when the socket is closed, and the interface when the unit is closed. If a keeper has the same
+// files, closing them ends nothing: then disconnect and close end both by other means.
 type pppoeSession struct {
 	key           sessionKey
 	carried, used bool // by the concentrator, by a client; the data path's mu guards them
@@ -30,7 +30,7 @@ type pppoeSession struct {
 	unit    int  // /dev/ppp; -1: the session has no interface
 	index   int  // of the interface
 	policed bool // it has limits of rates, or had
-	kept    bool // by a keeper too: the session ends by other means than closing files
+	kept    bool // a keeper has the files too
 	lan     string
 }
 
@@ -40,8 +40,9 @@ const devicePath = "/dev/ppp"
 // family and protocol of PPPoX sockets (linux/if_pppox.h).
 const protocolPPPoE = 0
 
-// openLine takes over the frames of a session. Until enter, packets in them go nowhere.
-func openLine(lan string, s sessionKey) (l *pppoeSession, err error) {
+// takeSession takes the frames of a session, so that channel receives those of control protocols. IP packets go nowhere
+// until connect.
+func takeSession(lan string, s sessionKey) (l *pppoeSession, err error) {
 	l = &pppoeSession{key: s, socket: -1, channel: -1, unit: -1, lan: lan}
 	defer func() {
 		if err != nil {
@@ -95,8 +96,8 @@ func openDevice() (int, error) {
 	return fd, nil
 }
 
-// connect makes the session's interface, which is down.
-func (l *pppoeSession) connect(name string, mtu, group int) (err error) {
+// connect makes the session's interface, which is down. It passes IPv6 packets, or drops them.
+func (l *pppoeSession) connect(name string, mtu, group int, ipv6 bool) (err error) {
 	if l.unit, err = openDevice(); err != nil {
 		return err
 	}
@@ -110,14 +111,21 @@ func (l *pppoeSession) connect(name string, mtu, group int) (err error) {
 	if err := unix.IoctlSetPointerInt(l.channel, unix.PPPIOCCONNECT, number); err != nil {
 		return os.NewSyscallError("ioctl PPPIOCCONNECT", err)
 	}
-	return passNot(l.unit, pppIPv6)
+	if err := pass6(l.unit, ipv6); err != nil || !ipv6 {
+		return err
+	}
+	if err := allow6(name); err != nil {
+		return fmt.Errorf("switching IPv6 on at the interface %s: %w", name, err)
+	}
+	return nil
 }
 
-// disconnect ends the interface. Frames of control protocols go on.
+// disconnect ends the interface. The channel still receives frames of control protocols.
 func (l *pppoeSession) disconnect() {
 	if l.unit >= 0 {
 		if l.kept && l.index > 0 {
-			_ = netlink.LinkDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: l.index}}) // an error: it is gone
+			// It fails only if the interface is gone.
+			_ = netlink.LinkDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: l.index}})
 		}
 		unix.Close(l.unit)
 		l.unit, l.index, l.policed = -1, 0, false
@@ -128,9 +136,8 @@ func (l *pppoeSession) disconnect() {
 func (l *pppoeSession) close() {
 	l.disconnect()
 	if l.kept && l.socket >= 0 {
-		// a session's number that ends the socket's connection
+		// Connecting to session 0 ends the socket's connection. It fails only if that has ended.
 		const none = 0
-		// an error: it has ended
 		_ = unix.Connect(l.socket, &unix.SockaddrPPPoE{SID: none, Remote: l.key.mac[:], Dev: l.lan})
 	}
 	for _, fd := range []*int{&l.channel, &l.socket} {

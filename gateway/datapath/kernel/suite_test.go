@@ -13,7 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
-// keeperEnv makes the tests' program a keeper.
+// keeperEnv is an environment variable with which this test program is a keeper (package keeper): the process that has
+// a killed daemon's files until the next one starts.
 const keeperEnv = "GATEWAY_TEST_KEEPER"
 
 var path = datapathtest.Path{
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 	datapathtest.Main(m, path)
 }
 
-// needPPPoE skips where the kernel has none.
+// needPPPoE skips a test if the kernel has no PPPoE.
 func needPPPoE(t *testing.T) {
 	t.Helper()
 	if err := hasPPPoE(); errors.Is(err, datapath.ErrNotSupported) {
@@ -53,13 +54,15 @@ func needPPPoE(t *testing.T) {
 	}
 }
 
-// TestSuite is what every data path with PPPoE must show.
+// TestSuite runs the tests that every data path with PPPoE must pass (package datapathtest).
 func TestSuite(t *testing.T) {
 	needPPPoE(t)
 	datapathtest.RunPPPoE(t, path)
 }
 
-// TestQuotasEnd: soon after a quota is reached nothing passes, until there is a larger one.
+// TestQuotasEnd: soon after a client has reached a quota, of either direction or of both together, none of its packets
+// pass, until it gets a larger quota. Up and down are flows of packets from and to Alice. "set again": the same quota,
+// which is used up, is set once more.
 func TestQuotasEnd(t *testing.T) {
 	needPPPoE(t)
 	w := datapathtest.NewWorld(t, path, datapathtest.Shape{PPPoE: true})

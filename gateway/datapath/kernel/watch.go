@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -53,6 +52,11 @@ func (w *watcher) close() error { return w.follower.Close() }
 func (d *Datapath) keepRules() {
 	d.replacing.Lock()
 	defer d.replacing.Unlock()
+	d.putBack()
+}
+
+// putBack is keepRules with replacing held.
+func (d *Datapath) putBack() {
 	reason, err := d.changed()
 	if err == nil && reason != "" {
 		if err = d.restore(); err == nil {
@@ -65,54 +69,69 @@ func (d *Datapath) keepRules() {
 	}
 }
 
-// tables are those that keep the LAN's packets from passing: the clients' own first.
-func (d *Datapath) tables() [3]nftables.Table {
+// tables returns the tables of nftables that keep the LAN's packets from passing: first those of the clients' rules,
+// then the guard's two.
+func (d *Datapath) tables() []nftables.Table {
 	name := guard.Table(d.net.Interface)
-	return [...]nftables.Table{d.table, {Family: nftables.NetDev, Name: name}, {Family: nftables.Inet, Name: name}}
+	return append(d.ownTables(), nftables.Table{Family: nftables.NetDev, Name: name},
+		nftables.Table{Family: nftables.Inet, Name: name})
 }
 
-// noteRules remembers the rules as they are, and tells the keeper. replacing is held.
-func (d *Datapath) noteRules() error {
-	for i, t := range d.tables() {
-		var err error
-		if d.digests[i], err = d.rules.Digest(t); err != nil {
-			return err
+// digestsOf returns digests of tables as the kernel has them.
+func (d *Datapath) digestsOf(tables []nftables.Table) (all [][32]byte, err error) {
+	for _, t := range tables {
+		one, err := d.rules.Digest(t)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, one)
 	}
+	return all, nil
+}
+
+// noteRules stores digests of the present rules, also with the keeper. replacing is held.
+func (d *Datapath) noteRules() error {
+	current, err := d.digestsOf(d.tables())
+	if err != nil {
+		return err
+	}
+	d.digests = current
 	d.keepDigest()
 	return nil
 }
 
 // changed names the parts of the rules that differ from the noted ones; "": none. replacing is held.
 func (d *Datapath) changed() (string, error) {
-	for i, t := range d.tables() {
-		if now, err := d.rules.Digest(t); err != nil || now != d.digests[i] {
-			return "rules", err
-		}
+	if now, err := d.digestsOf(d.tables()); err != nil || !slices.Equal(now, d.digests) {
+		return "rules", err
 	}
-	for set, want := range d.keys() {
-		var current [][]byte
-		err := d.rules.Elements(d.table, set, func(key, _ []byte) { current = append(current, key) })
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return "", err
-		}
-		slices.SortFunc(current, bytes.Compare)
-		slices.SortFunc(want, bytes.Compare)
-		if err != nil || !slices.EqualFunc(current, want, bytes.Equal) {
-			return "clients", nil
+	for _, t := range d.ownTables() {
+		for set, want := range d.keys(t) {
+			var current []string
+			err := d.rules.Elements(t, set, func(key, _ []byte) { current = append(current, string(key)) })
+			if err != nil && !errors.Is(err, unix.ENOENT) {
+				return "", err
+			}
+			slices.Sort(current)
+			slices.Sort(want)
+			if err != nil || !slices.Equal(current, want) {
+				return "clients", nil
+			}
 		}
 	}
 	return "", nil
 }
 
-// keys returns the elements that the rules must have. replacing is held.
-func (d *Datapath) keys() map[string][][]byte {
-	all := map[string][][]byte{setFrom: nil, setOwn: nil}
+// keys returns the elements that one of ownTables must have, by set. replacing is held.
+func (d *Datapath) keys(t nftables.Table) map[string][]string {
+	all := map[string][]string{setFrom: nil, setOwn: nil}
 	for _, c := range d.all() {
 		c.mu.Lock()
 		if c.pppoe != nil {
-			all[setFrom] = append(all[setFrom], fromKey(c.pppoe.index, c.addr))
-			all[setOwn] = append(all[setOwn], ownKey(c.pppoe.index))
+			for _, x := range c.holdings().senders(t) {
+				all[setFrom] = append(all[setFrom], x.Name())
+			}
+			all[setOwn] = append(all[setOwn], string(ownKey(c.pppoe.index)))
 		}
 		c.mu.Unlock()
 	}
@@ -130,7 +149,7 @@ func (d *Datapath) restore() error {
 		c.mu.Lock()
 		if c.pppoe != nil {
 			var b nftables.Batch
-			addClientRules(&b, d.table, c.pppoe.index, c.addr)
+			d.addClientRules(&b, c.holdings())
 			c.lostCounts.fromClient, c.lostCounts.fromGateway = c.lostCounts.fromClient.Plus(c.read.fromClient),
 				c.lostCounts.fromGateway.Plus(c.read.fromGateway)
 			c.read.fromClient, c.read.fromGateway = nftables.Counted{}, nftables.Counted{}

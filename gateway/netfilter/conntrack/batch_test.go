@@ -1,3 +1,6 @@
+// Tests of dumps of the connection table that several callers share. connect makes connections of 40 clients
+// (client(i)), and connections counts those of each (end_test.go).
+
 package conntrack
 
 import (
@@ -97,8 +100,8 @@ func TestDumpsAreSpaced(t *testing.T) {
 	}
 }
 
-// TestDatapathAskedDuringDump: it is asked what is ending while the table is read. With the race detector it finds what
-// is not guarded.
+// TestDatapathAskedDuringDump: the data path is asked for connections that end while the table is read. The race
+// detector then finds unguarded fields.
 func TestDatapathAskedDuringDump(t *testing.T) {
 	connect(t)
 	e := Ender{Gateway: gateway, Failed: func(err error) { t.Error(err) }}
@@ -196,7 +199,7 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// fill has the kernel track n connections, as long as they last.
+// fill makes the kernel track n connections.
 func fill(b *testing.B, n int) {
 	b.Helper()
 	if err := os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_udp_timeout", []byte("600"), 0); err != nil {

@@ -116,7 +116,8 @@ func Read(data []byte) (c Connection, err error) {
 	return c, nil
 }
 
-// attributes calls each with the kinds and values of attributes until it returns false; false, too: they are cut short.
+// attributes calls each with the kind and value of each netlink attribute in b. It returns false if b ends within an
+// attribute, or once each returns false.
 func attributes(b []byte, each func(kind uint16, value []byte) bool) bool {
 	const head, kinds = 4, 1<<14 - 1 // struct nlattr; flags are above the kind
 	for len(b) > 0 {

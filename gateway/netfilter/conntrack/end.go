@@ -17,12 +17,13 @@ import (
 // count is how many entries this network namespace has. A kernel that tracks no connections has none.
 const count = "/proc/sys/net/netfilter/nf_conntrack_count"
 
-// A question about addresses has the kernel go through all of its table, of 262,144 buckets mostly, whatever it finds
-// (BenchmarkEnd). It takes two for each address, as a connection has one in either direction; one that lists all
-// entries takes some µs more for each of these.
+// When the kernel is asked for the connections of one address, it goes through its whole table, mostly of 262,144
+// buckets, however few it finds (BenchmarkEnd). It must be asked twice for each address, because the address may be the
+// source in either direction of a connection. Listing all entries is one pass over the table, and some µs more for each
+// entry.
 const (
-	fewAddresses = 6      // at most, that the kernel is asked about one by one
-	eachAddress  = 25_000 // entries for each of them, from which on that costs less than reading all
+	fewAddresses = 6      // about more than these the kernel is not asked one by one
+	eachAddress  = 25_000 // with more entries for each address, asking one by one costs less than listing all
 )
 
 // pause is between dumps of the kernel's table that nobody waits for: a dump takes a CPU while it lasts.

@@ -32,8 +32,8 @@ var gateway = netip.MustParseAddr("127.1.0.254")
 // client is the address of one of 40.
 func client(i byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 1, 0, i}) }
 
-// connect has each client connect to a server and to the gateway. Those of 2 are translated, 3's are in another zone,
-// and 127.9.0.1 is forwarded to 4, and connected to the server.
+// connect connects each client to a server and to the gateway. The connections of client 2 are translated, and those of
+// client 3 are in another zone. 127.9.0.1 is forwarded to client 4, and connected to the server.
 func connect(t *testing.T) {
 	t.Helper()
 	all := Ender{}

@@ -1,3 +1,6 @@
+// Tests of connections by IPv6. connect makes connections of 40 clients (client(i)), and connections counts those of
+// each (end_test.go).
+
 package conntrack
 
 import (
@@ -14,7 +17,7 @@ import (
 // client6 is the IPv6 address of one of several clients.
 func client6(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("2001:db8:1::%x", i)) }
 
-// connect6 has three clients connect by IPv6 to a server and to the gateway, each from one port.
+// connect6 connects three clients by IPv6 to a server and to the gateway, each client from one port.
 func connect6(t *testing.T, server, gateway netip.Addr) {
 	t.Helper()
 	for i := range 3 {

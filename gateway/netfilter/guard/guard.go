@@ -82,7 +82,7 @@ func (g Guard) dropForged(from netip.Prefix) []nftables.Expr {
 		[]nftables.Expr{nftables.Drop()})
 }
 
-// byUnknown continues with packets that came by an interface which is not known.
+// byUnknown matches packets that came by an interface which is not in the set knownSet.
 func byUnknown() []nftables.Expr {
 	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_IIF), nftables.NotIn(knownSet, 0)}
 }
@@ -223,7 +223,8 @@ func change(doing string, fill func(*nftables.Batch)) error {
 	return nil
 }
 
-// supported adds to an error that the machine has no nftables, where it is one of those that say so.
+// supported adds to an error that the machine has no nftables, where the error means that. more are further errors that
+// mean it.
 func supported(err error, more ...error) error {
 	for _, no := range append(more, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT) {
 		if errors.Is(err, no) {

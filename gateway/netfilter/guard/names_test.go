@@ -2,7 +2,8 @@ package guard
 
 import "testing"
 
-// TestTablesOfTheirOwn: no two interfaces share a table, or the guard of one would replace the other's.
+// TestTablesOfTheirOwn: the guards of two interfaces have tables of different names, however alike the interfaces'
+// names are. Otherwise one guard would replace the other.
 func TestTablesOfTheirOwn(t *testing.T) {
 	seen := map[string]string{}
 	for _, lan := range []string{

@@ -17,8 +17,14 @@ import (
 func (c *Conn) Digest(t Table) (sum [sha256.Size]byte, err error) {
 	d := sha256.New()
 	n := 0
+	attrs := netlink.NewAttributeEncoder()
+	attrs.String(unix.NFTA_RULE_TABLE, t.Name) // by which the kernel selects rules, but not chains
+	of, err := attrs.Encode()
+	if err != nil {
+		return sum, err
+	}
 	for _, kind := range []uint16{unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_GETRULE} {
-		messages, err := c.dump(question(kind, t.Family))
+		messages, err := c.Dump(kind, t.Family, of)
 		if err != nil {
 			return sum, fmt.Errorf("reading the table %s: %w", t.Name, err)
 		}

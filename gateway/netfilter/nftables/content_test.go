@@ -1,3 +1,6 @@
+// Tests of digests and keys of rules. dial connects to nftables in a namespace of the test, commit sends one batch, and
+// toNine are the expressions for UDP to port 9 (nftables_test.go).
+
 package nftables
 
 import (

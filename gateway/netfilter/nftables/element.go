@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -15,11 +16,17 @@ import (
 // Element is a member of a set.
 type Element struct {
 	Key     []byte
+	End     []byte        // of a range: its last key; nil: Key alone
 	Jump    string        // of a verdict map: the chain to continue in
 	Counter string        // of a map of counters: the counter
 	Data    []byte        // of a map to data
 	Timeout time.Duration // 0: none
 }
+
+// Name is the element's key as Elements lists it.
+func (x Element) Name() string { return string(x.Key) + string(x.End) }
+
+const elementEnd = 10 // NFTA_SET_ELEM_KEY_END
 
 // AddElements adds elements to a set. An existing one is an error, unless the batch deletes it before.
 func (b *Batch) AddElements(t Table, set string, elements ...Element) {
@@ -61,6 +68,9 @@ func (b *Batch) elements(kind uint16, flags netlink.HeaderFlags, t Table, set st
 func (x Element) encode(e *netlink.AttributeEncoder) error {
 	e.ByteOrder = binary.BigEndian
 	value(e, unix.NFTA_SET_ELEM_KEY, x.Key)
+	if x.End != nil {
+		value(e, elementEnd, x.End)
+	}
 	if x.Jump != "" {
 		e.Nested(unix.NFTA_SET_ELEM_DATA, verdictData(verdictJump, x.Jump))
 	}
@@ -76,8 +86,19 @@ func (x Element) encode(e *netlink.AttributeEncoder) error {
 	return nil
 }
 
-// Elements lists the keys of a set, with the data that a map has for them, each once, in any order. A missing set is an
+// SomeElements lists the keys of a set once: where the set changes meanwhile, some may be missing. A missing set is an
 // error.
+func (c *Conn) SomeElements(t Table, set string) (keys map[string]bool, err error) {
+	keys = map[string]bool{}
+	_, err = c.eachElement(t, set, func(key, _ []byte) { keys[string(key)] = true })
+	if err != nil {
+		return nil, fmt.Errorf("table %s: listing the elements of the set %s: %w", t.Name, set, err)
+	}
+	return keys, nil
+}
+
+// Elements lists the keys of a set, with the data that a map has for them, each once, in any order. Of a range it lists
+// the first key with the last one behind it. A missing set is an error.
 func (c *Conn) Elements(t Table, set string, each func(key, data []byte)) error {
 	all, err := Listed(set,
 		func() (map[string][]byte, error) { return c.listElements(t, set) },
@@ -111,27 +132,31 @@ func Listed[Elements any](set string, list func() (Elements, error), same func(a
 	return last, fmt.Errorf("listing the elements of the set %s: no two of %d listings are the same", set, attempts)
 }
 
-// listElements lists them once: key to data, nil if one is listed twice.
+// listElements lists the elements of a set once, as a map from key to data. It returns nil if an element is listed
+// twice.
 func (c *Conn) listElements(t Table, set string) (map[string][]byte, error) {
+	all := map[string][]byte{}
+	listed, err := c.eachElement(t, set, func(key, data []byte) { all[string(key)] = data })
+	if err == nil && len(all) != listed {
+		all = nil
+	}
+	return all, err
+}
+
+// eachElement calls each for each element that the kernel lists, and returns how many these were.
+func (c *Conn) eachElement(t Table, set string, each func(key, data []byte)) (listed int, err error) {
 	var b Batch
 	b.add(unix.NFT_MSG_GETSETELEM, netlink.Dump, t.Family, func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
 		e.String(unix.NFTA_SET_ELEM_LIST_SET, set)
 	})
 	messages, err := c.dump(b.messages[0])
-	all, listed := map[string][]byte{}, 0
 	for _, m := range messages {
 		if err == nil {
-			err = readElements(m.Data, func(key, data []byte) {
-				all[string(key)] = data
-				listed++
-			})
+			err = readElements(m.Data, func(key, data []byte) { each(key, data); listed++ })
 		}
 	}
-	if err == nil && len(all) != listed {
-		all = nil
-	}
-	return all, err
+	return listed, err
 }
 
 // readElements reads a message with elements.
@@ -151,7 +176,7 @@ func readElement(element []byte, each func(key, data []byte)) error {
 	values := map[uint16][]byte{}
 	err := attributes(element, func(d *netlink.AttributeDecoder) error {
 		kind := d.Type()
-		if kind != unix.NFTA_SET_ELEM_KEY && kind != unix.NFTA_SET_ELEM_DATA {
+		if kind != unix.NFTA_SET_ELEM_KEY && kind != unix.NFTA_SET_ELEM_DATA && kind != elementEnd {
 			return nil
 		}
 		return attributes(d.Bytes(), func(d *netlink.AttributeDecoder) error {
@@ -162,7 +187,7 @@ func readElement(element []byte, each func(key, data []byte)) error {
 		})
 	})
 	if err == nil {
-		each(values[unix.NFTA_SET_ELEM_KEY], values[unix.NFTA_SET_ELEM_DATA])
+		each(slices.Concat(values[unix.NFTA_SET_ELEM_KEY], values[elementEnd]), values[unix.NFTA_SET_ELEM_DATA])
 	}
 	return err
 }

@@ -174,6 +174,17 @@ func Limit(set string, key Register, eachSecond uint64, atOnce uint32, timeout t
 	}}
 }
 
+// Add adds a key to a set, for a time from the first packet on. The set is Dynamic and has Timeouts. Where it is full,
+// the rule ends.
+func Add(set string, key Register, timeout time.Duration) Expr {
+	return Expr{"dynset", func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_DYNSET_SET_NAME, set)
+		e.Uint32(unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_ADD)
+		e.Uint32(unix.NFTA_DYNSET_SREG_KEY, key.number())
+		e.Uint64(unix.NFTA_DYNSET_TIMEOUT, uint64(timeout.Milliseconds()))
+	}}
+}
+
 // Delete removes a key from a map.
 func Delete(set string, key Register) Expr {
 	return Expr{"dynset", func(e *netlink.AttributeEncoder) {
@@ -222,6 +233,9 @@ func Drop() Expr { return verdict(verdictDrop, "") }
 
 // Goto continues in another chain and does not return.
 func Goto(chain string) Expr { return verdict(verdictGoto, chain) }
+
+// Jump continues in another chain, and returns where that has no verdict.
+func Jump(chain string) Expr { return verdict(verdictJump, chain) }
 
 func verdict(code int32, chain string) Expr {
 	return Expr{"immediate", func(e *netlink.AttributeEncoder) {

@@ -1,16 +1,18 @@
 package nftables
 
 import (
-	"encoding/binary"
+	"net"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
 )
 
-// Offsets of addresses in the IPv4 header, bytes.
+// Offsets of addresses in the headers of IPv4 and IPv6, bytes.
 const (
-	SourceAt      = 12
-	DestinationAt = 16
+	SourceAt       = 12
+	DestinationAt  = 16
+	Source6At      = 8
+	Destination6At = 24
 )
 
 // CameBy matches packets that arrived at an interface, whose name is no pattern.
@@ -26,21 +28,22 @@ func Name(dev string) []byte {
 	return name
 }
 
-// FromNetwork continues with IPv4 packets from a network.
-func FromNetwork(p netip.Prefix) []Expr { return inNetwork(p, SourceAt) }
+// FromNetwork continues with packets from a network. They must be of the network's family.
+func FromNetwork(p netip.Prefix) []Expr { return inNetwork(p, SourceAt, Source6At) }
 
-// ToNetwork continues with IPv4 packets to a network.
-func ToNetwork(p netip.Prefix) []Expr { return inNetwork(p, DestinationAt) }
+// ToNetwork continues with packets to a network. They must be of the network's family.
+func ToNetwork(p netip.Prefix) []Expr { return inNetwork(p, DestinationAt, Destination6At) }
 
-func inNetwork(p netip.Prefix, offset uint32) []Expr {
-	exprs := []Expr{Payload(0, NetworkHeader, offset, 4)}
-	if p.Bits() < 32 {
+func inNetwork(p netip.Prefix, offset, offset6 uint32) []Expr {
+	if p.Addr().Is6() {
+		offset = offset6
+	}
+	exprs := []Expr{Payload(0, NetworkHeader, offset, uint32(p.Addr().BitLen()/8))}
+	if !p.IsSingleIP() {
 		exprs = append(exprs, And(0, Mask(p)))
 	}
 	return append(exprs, Equal(0, p.Masked().Addr().AsSlice()))
 }
 
-// Mask is the mask of an IPv4 network.
-func Mask(p netip.Prefix) []byte {
-	return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-p.Bits()))
-}
+// Mask is the mask of a network.
+func Mask(p netip.Prefix) []byte { return net.CIDRMask(p.Bits(), p.Addr().BitLen()) }

@@ -57,11 +57,15 @@ type Set struct {
 	Dynamic  bool   // rules change it too
 	Timeouts bool   // elements may have timeouts
 	Counters bool   // a map to counters
+	// Fields are the lengths of the parts of keys, bytes, in a set whose elements are ranges of keys (Element.End); nil:
+	// elements are single keys. It takes two parts at least, each padded to four bytes.
+	Fields []int
 }
 
 // Data types of keys, as nft numbers them.
 const (
 	TypeIPv4      = 7
+	TypeIPv6      = 8
 	TypeEthernet  = 9
 	TypePort      = 13
 	TypeInterface = 20
@@ -222,15 +226,38 @@ func (b *Batch) AddSet(t Table, s Set) {
 			flags |= unix.NFT_SET_OBJECT
 			e.Uint32(unix.NFTA_SET_OBJ_TYPE, unix.NFT_OBJECT_COUNTER)
 		}
+		if len(s.Fields) > 0 {
+			const concat = 0x80 // NFT_SET_CONCAT
+			flags |= unix.NFT_SET_INTERVAL | concat
+		}
 		e.Uint32(unix.NFTA_SET_FLAGS, flags)
-		if s.Size != 0 {
-			e.Nested(unix.NFTA_SET_DESC, func(in *netlink.AttributeEncoder) error {
-				in.ByteOrder = binary.BigEndian
-				in.Uint32(unix.NFTA_SET_DESC_SIZE, s.Size)
+		if s.Size != 0 || len(s.Fields) > 0 {
+			e.Nested(unix.NFTA_SET_DESC, s.describe)
+		}
+	})
+}
+
+// describe tells the kernel how large a set may be, and which parts its keys have.
+func (s Set) describe(e *netlink.AttributeEncoder) error {
+	const fields, length = 2, 1 // NFTA_SET_DESC_CONCAT, NFTA_SET_FIELD_LEN
+	e.ByteOrder = binary.BigEndian
+	if s.Size != 0 {
+		e.Uint32(unix.NFTA_SET_DESC_SIZE, s.Size)
+	}
+	if len(s.Fields) == 0 {
+		return nil
+	}
+	e.Nested(fields, func(in *netlink.AttributeEncoder) error {
+		for _, n := range s.Fields {
+			in.Nested(unix.NFTA_LIST_ELEM, func(one *netlink.AttributeEncoder) error {
+				one.ByteOrder = binary.BigEndian
+				one.Uint32(length, uint32(n))
 				return nil
 			})
 		}
+		return nil
 	})
+	return nil
 }
 
 // forNft tells nft how to show a set: types and lengths of a byte, then values (nftables, enum nftnl_udata_set_types).

@@ -1,3 +1,6 @@
+// Tests of expressions and batches against the kernel and nft's output. dial connects to nftables in a namespace of the
+// test.
+
 package nftables
 
 import (
@@ -120,7 +123,8 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 	}
 }
 
-// TestDeviceRulesAreWhatNftReads does the same for frames of a device, and for cleared chains.
+// TestDeviceRulesAreWhatNftReads is the same comparison with nft's output for rules about frames of a device, and for
+// cleared chains.
 func TestDeviceRulesAreWhatNftReads(t *testing.T) {
 	c, s := dial(t)
 	dev := Table{NetDev, "test"}

@@ -1,7 +1,7 @@
 // Package admission judges the packets of data paths in user space: which clients may send and receive what, and what
 // counts for them. It knows clients, limits and the walled garden; its callers receive and send the packets.
 //
-//	Set, Remove, Open ──▶ Table ◀── Judge.Up, Judge.Down, Judge.ARP ◀── a thread's packets
+//	Set, Remove, Open ──▶ Table ◀── Judge.JudgeUp, JudgeDown, JudgeAcross, ARP ◀── a thread's packets
 //	Counters, Packets ◀──
 //
 // The rules and the names of packets' outcomes are those of the programs in gateway/datapath/ebpf. Judges take no lock
@@ -30,8 +30,8 @@ type Config struct {
 	PPPoE       bool // clients may be on PPPoE
 	// Behind are the networks behind clients, by these' addresses; nil: there are none.
 	Behind *datapath.ClientNetworks[netip.Addr]
-	// Newcomer is called, datapath.Greeters calls at a time, for clients with an address that was not leased; nil: their
-	// packets are dropped silently.
+	// Newcomer is called for clients with an address that was not leased, by up to datapath.ParallelNewcomers goroutines
+	// at once; nil: their packets are dropped silently.
 	Newcomer func(netip.Addr, datapath.MAC)
 }
 
@@ -46,7 +46,7 @@ type Table struct {
 	strangers *strangers
 	ownAddrs  atomic.Pointer[map[uint32]bool] // see SetOwn; nil: not set yet
 	epoch     uint64
-	marks     []uint64 // Moved's: packets by address at its last call
+	marks     []uint64 // each address's packets at the last call of Moved
 
 	newcomers chan newcomer
 	reporting sync.WaitGroup
@@ -134,8 +134,9 @@ func (t *Table) Packets() (map[string]uint64, error) {
 	return out, nil
 }
 
-// ReportNewcomer has Newcomer called for the sender of an Unknown packet, and then calls then, unless it is nil. It
-// returns false, without any call, when too many newcomers wait, or the sender was new too often.
+// ReportNewcomer has Config.Newcomer called for the sender of a packet with the verdict Unknown, and then calls then,
+// unless it is nil. It returns false, without any call, when too many newcomers wait, or the sender's MAC address was
+// reported too often.
 func (t *Table) ReportNewcomer(addr netip.Addr, mac datapath.MAC, then func()) bool {
 	if !t.strangers.fresh.Spend(macOf(mac), false, Now()) {
 		return false

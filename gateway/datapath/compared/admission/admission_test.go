@@ -1,3 +1,7 @@
+// Tests of the table of clients and its counters. newTable makes a table with alice, who is admitted, bob, who is not,
+// and a garden; tcp and udp make a packet from alice to a server, changed by edits such as from, to and segments
+// (judge_test.go).
+
 package admission
 
 import (
@@ -11,6 +15,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
+// The tests of Table: clients, limits, garden and newcomers. judge_test.go has the clients and the packets.
+
+// TestNewRefuses: New refuses configurations that a table cannot have.
 func TestNewRefuses(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"no LAN":          {},
@@ -32,6 +39,7 @@ func total(t *testing.T, table *Table) datapath.Counters {
 	return c
 }
 
+// TestEpochsDiffer: the counters of each table have an epoch of their own.
 func TestEpochsDiffer(t *testing.T) {
 	a, _ := newTable(t)
 	b, _ := newTable(t)
@@ -40,6 +48,8 @@ func TestEpochsDiffer(t *testing.T) {
 	}
 }
 
+// TestSetAndRemove: each change of a client counts for the next packet, and counters outlive the client. The gateway's
+// address and addresses outside the LAN cannot be clients.
 func TestSetAndRemove(t *testing.T) {
 	table, judge := newTable(t)
 	for _, a := range []netip.Addr{gateway, server} {
@@ -80,6 +90,7 @@ func TestSetAndRemove(t *testing.T) {
 	}
 }
 
+// TestUntil: a client's admission ends in time.
 func TestUntil(t *testing.T) {
 	table, judge := newTable(t)
 	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,
@@ -98,6 +109,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
+// TestQuotas: the packet that reaches a quota passes, and later ones are dropped. First 10 packets go up, then 10 down.
 func TestQuotas(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits   datapath.Limits
@@ -131,7 +143,7 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// TestRate offers ten times a rate for ten seconds of the judges' clock.
+// TestRate offers ten times a rate for ten seconds of the judges' clock, and sets the same limits again each second.
 func TestRate(t *testing.T) {
 	table, judge := newTable(t)
 	const bps, seconds = 8_000_000, 10
@@ -143,7 +155,7 @@ func TestRate(t *testing.T) {
 	for i := range 10_000 * seconds {
 		judge.JudgeUp(aliceMAC, p, now+int64(i)*100_000)
 		if i%10_000 == 0 {
-			must(t, table.Set(limited)) // gives no second burst
+			must(t, table.Set(limited)) // gives the client no second burst
 		}
 	}
 	if v, _ := judge.JudgeDown(tcp(443, down).packet(), now); v != Forward {
@@ -192,6 +204,7 @@ func TestRateTakesAggregates(t *testing.T) {
 	}
 }
 
+// TestGarden: an address is in the garden as long as one of the prefixes that contain it is open.
 func TestGarden(t *testing.T) {
 	table, judge := newTable(t)
 	addr := netip.MustParseAddr("192.0.2.77")
@@ -240,10 +253,12 @@ func TestGardenIsBounded(t *testing.T) {
 		t.Error("a full garden takes one more")
 	}
 	if !table.garden.contains(0xc0000201, now) {
-		t.Error("what was opened for ever is closed")
+		t.Error("a prefix that was opened without end is closed")
 	}
 }
 
+// TestNewcomer: packets and ARP from addresses that were not leased are reported as newcomers, but not from the
+// gateway's address or another client's.
 func TestNewcomer(t *testing.T) {
 	met := make(chan datapath.Client, 10)
 	table, judge := newTable(t, func(c *Config) {
@@ -257,7 +272,7 @@ func TestNewcomer(t *testing.T) {
 		t.Error("there is no room for a newcomer")
 	}
 	if n := <-after; n != 1 {
-		t.Errorf("%d newcomers were met before the word that one was", n)
+		t.Errorf("%d newcomers were reported before then was called, want 1", n)
 	}
 	if v := judge.ARP(aliceMAC, arp(nobody, aliceMAC), Now()); v != Local {
 		t.Errorf("ARP: verdict %d", v)
@@ -266,7 +281,7 @@ func TestNewcomer(t *testing.T) {
 		t.Errorf("ARP for alice by bob: verdict %d", v)
 	}
 	if v := judge.JudgeUp(bobMAC, tcp(443, from(gateway, bobMAC)).packet(), Now()); v != Drop {
-		t.Errorf("verdict %d on who says to be the gateway", v)
+		t.Errorf("verdict %d on a packet with the gateway's address", v)
 	}
 	must(t, table.Close())
 	close(met)
@@ -319,6 +334,7 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
+// TestJudgesAllocateNothing: judging a packet allocates no memory.
 func TestJudgesAllocateNothing(t *testing.T) {
 	table, judge := newTable(t)
 	must(t, table.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true,

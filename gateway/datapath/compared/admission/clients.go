@@ -11,7 +11,7 @@ import (
 
 // entry is an address of the LAN: one cache line, so that a packet of a client without limits touches no other.
 type entry struct {
-	// word holds the owner and its rights: see known and the following constants.
+	// word holds the owner and its rights: see macBits and the constants after it.
 	word atomic.Uint64
 	// bounds apply while word has the bit bounded. They contain the word they belong to; if the two differ, bounds are
 	// newer.
@@ -28,7 +28,7 @@ const (
 	macBits    = 1<<48 - 1
 	ownerKnown = 1 << 48
 	admitted   = 1 << 49
-	bounded    = 1 << 50 // there are bounds: end of admission, rates, quotas, a line
+	bounded    = 1 << 50 // there are bounds: end of admission, rates, quotas, a PPPoE session
 )
 
 // bounds are what an admitted client may send, and when its admission ends. They are replaced as a whole, except the

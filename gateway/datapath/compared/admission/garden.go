@@ -95,7 +95,8 @@ func (g *garden) remove(key uint64) {
 	}
 }
 
-// gardenPorts are single ports that are open, or shut, beside what the garden's prefixes say.
+// gardenPorts are single ports of prefixes that are open although the garden has not the prefix, or shut although it
+// has. For each protocol and port they are a garden of their own.
 type gardenPorts struct {
 	nonEmpty atomic.Bool // there is one
 

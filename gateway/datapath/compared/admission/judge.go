@@ -18,7 +18,7 @@ const (
 	Portal                 // HTTP of an unauthenticated client to any address: to the portal
 	// of an unauthenticated client, to be answered: TCP with a reset, the rest with ICMP "administratively prohibited"
 	Reject
-	Unknown // from an address that is not leased, not counted: call Table.Greet, then judge again or drop
+	Unknown // from an address that is not leased; not counted: call Table.ReportNewcomer, then judge again or drop
 )
 
 // Judge decides about the packets of one thread: it forwards, drops, or redirects each. Its methods are for one
@@ -40,8 +40,8 @@ func (j *Judge) countVerdict(h *header, r Reason, v Verdict) Verdict {
 }
 
 // JudgeUp judges a packet from the LAN, sent by mac to the gateway's Ethernet address or to many. now is a time of Now.
-// The verdict is Forward only for admitted clients and for the walled garden. Packets for another client are Forward as
-// well, and Across makes the final decision. Unknown is possible only if the table has a Newcomer.
+// The verdict is Forward only for admitted clients and for the walled garden. For a packet to another client it is
+// Forward as well, and JudgeAcross makes the final decision. Unknown is possible only if the table has a Newcomer.
 func (j *Judge) JudgeUp(mac datapath.MAC, p Packet, now int64) Verdict {
 	var h header
 	if !p.parse(&h) {
@@ -71,7 +71,7 @@ func (j *Judge) JudgeUp(mac datapath.MAC, p Packet, now int64) Verdict {
 		return j.countVerdict(&h, NotLeased, Drop)
 	case word&ownerKnown == 0:
 		return j.unleased(mac, &h, now)
-	case word&macBits != macOf(mac) || b.line() != h.session:
+	case word&macBits != macOf(mac) || b.pppoeSession() != h.session:
 		return j.countVerdict(&h, WrongMAC, Drop)
 	case h.session != 0 && (word&admitted == 0 || b.expired(now)):
 		return j.countVerdict(&h, Blocked, Drop)
@@ -85,7 +85,7 @@ func (j *Judge) JudgeUp(mac datapath.MAC, p Packet, now int64) Verdict {
 	return j.countVerdict(&h, Forwarded, Forward)
 }
 
-// Intercepts reports whether Up would keep a TCP segment from its destination: an unauthenticated client's goes
+// Intercepts reports whether JudgeUp would keep a TCP segment from its destination: an unauthenticated client's goes
 // to the portal or is rejected, and a newcomer becomes a client first. It counts nothing.
 func (j *Judge) Intercepts(mac datapath.MAC, p Packet, now int64) bool {
 	var h header
@@ -111,10 +111,10 @@ func (j *Judge) unleased(mac datapath.MAC, h *header, now int64) Verdict {
 	return j.countVerdict(h, NotLeased, Drop)
 }
 
-// dhcp judges a DHCP client's message. Whatever address it comes from, also another network's or another
-// client's: a device that has moved, or whose lease has gone to another, must hear of that.
+// dhcp judges a DHCP client's message, whatever its source address: it may be of another network or of another client,
+// because the device has moved, or its lease has gone to another device, and the server must tell it.
 func (j *Judge) dhcp(mac datapath.MAC, h *header, now int64) Verdict {
-	leased := false // from its own address
+	leased := false // the source is the sender's own address
 	if place := h.source - j.table.base; place < uint32(len(j.table.entries)) {
 		word, _ := j.table.entries[place].state()
 		leased = word&ownerKnown != 0 && word&macBits == macOf(mac)
@@ -196,7 +196,8 @@ func (j *Judge) JudgeDown(p Packet, now int64) (Verdict, datapath.MAC) {
 	return j.toClient(&t.entries[place], &h, now)
 }
 
-// JudgeAcross judges a packet that Up forwarded from one client to another, like Down for a packet from elsewhere.
+// JudgeAcross judges a packet from one client to another that JudgeUp forwarded, as JudgeDown judges one from
+// elsewhere.
 func (j *Judge) JudgeAcross(p Packet, now int64) (Verdict, datapath.MAC) {
 	var h header
 	if !p.parse(&h) {
@@ -211,6 +212,7 @@ func (j *Judge) JudgeAcross(p Packet, now int64) (Verdict, datapath.MAC) {
 	return j.toClient(&j.table.entries[place], &h, now)
 }
 
+// toClient judges a packet to the client of an entry.
 func (j *Judge) toClient(e *entry, h *header, now int64) (Verdict, datapath.MAC) {
 	word, b := e.state()
 	mac := macIn(word)
@@ -231,8 +233,8 @@ func (j *Judge) toClient(e *entry, h *header, now int64) (Verdict, datapath.MAC)
 	return j.countVerdict(h, Forwarded, Forward), mac
 }
 
-// line returns a client's PPPoE session; 0: it has none.
-func (b *bounds) line() uint16 {
+// pppoeSession returns a client's PPPoE session; 0: it has none.
+func (b *bounds) pppoeSession() uint16 {
 	if b == nil {
 		return 0
 	}
@@ -318,12 +320,12 @@ func (j *Judge) ARP(from datapath.MAC, b []byte, now int64) Verdict {
 		j.counts[ARPSpoof].Add(1)
 		return Drop
 	}
-	word, line := t.entries[place].state()
+	word, limits := t.entries[place].state()
 	switch {
 	case word&ownerKnown == 0 && t.newcomers != nil:
 		t.ReportNewcomer(address(sender), mac, nil)
 		return Local
-	case word&ownerKnown == 0 || word&macBits != macOf(mac) || line.line() != 0:
+	case word&ownerKnown == 0 || word&macBits != macOf(mac) || limits.pppoeSession() != 0:
 		j.counts[ARPSpoof].Add(1)
 		return Drop
 	}

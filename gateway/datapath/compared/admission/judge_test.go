@@ -1,3 +1,6 @@
+// Tests of a Judge: a table of packets with their verdicts, and the helpers that make packets. newTable has alice, who
+// is admitted, bob, who is not, and a walled garden.
+
 package admission
 
 import (
@@ -15,6 +18,9 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
+// The tests of the verdicts on packets. alice is admitted, bob is a known client and not admitted, and nobody has the
+// address nobody. tcp, udp and icmp make a packet from alice to the server, changed by edits such as from, to and down.
+
 var (
 	lan     = netip.MustParsePrefix("10.1.0.0/24")
 	gateway = netip.MustParseAddr("10.1.0.1")
@@ -27,7 +33,7 @@ var (
 	bobMAC   = datapath.MAC{2, 0, 0, 0, 0, 11}
 )
 
-// packet is a packet under construction, sent by mac.
+// packet is a packet under construction, sent by mac. segments, length and toMany are Packet's.
 type packet struct {
 	mac      datapath.MAC
 	ip       layers.IPv4
@@ -36,7 +42,7 @@ type packet struct {
 	segments int
 	length   int
 	toMany   bool
-	change   func([]byte) []byte
+	change   func([]byte) []byte // changes the packet's bytes
 }
 
 func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, edits []func(*packet)) packet {
@@ -44,8 +50,8 @@ func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, edits []fu
 		mac: aliceMAC, l4: l4, pay: bytes.Repeat([]byte{'x'}, 100), change: func(b []byte) []byte { return b },
 		ip: layers.IPv4{Version: 4, TTL: 64, Protocol: protocol, SrcIP: alice.AsSlice(), DstIP: server.AsSlice()},
 	}
-	for _, h := range edits {
-		h(&p)
+	for _, edit := range edits {
+		edit(&p)
 	}
 	switch l := p.l4.(type) {
 	case *layers.TCP:
@@ -56,7 +62,7 @@ func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, edits []fu
 	return p
 }
 
-// tcp is a segment with 100 bytes from alice to the server, changed by how.
+// tcp returns a segment with 100 bytes from alice to a port of the server, changed by edits.
 func tcp(port uint16, edits ...func(*packet)) packet {
 	return build(layers.IPProtocolTCP, &layers.TCP{SrcPort: 40000, DstPort: layers.TCPPort(port), ACK: true}, edits)
 }
@@ -110,11 +116,13 @@ func options(p *packet) {
 		{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
 }
 
+// toMany makes a packet one of a frame to broadcast or multicast.
 func toMany(p *packet) { p.toMany = true }
 
-func came(n int) func(*packet) { return func(p *packet) { p.length = n } }
+// received sets the number of bytes that were received, padding included.
+func received(n int) func(*packet) { return func(p *packet) { p.length = n } }
 
-// summed recomputes the header's checksum after set.
+// summed recomputes the header's checksum, which set has made wrong.
 func summed(p *packet) {
 	before := p.change
 	p.change = func(b []byte) []byte {
@@ -129,6 +137,7 @@ func summed(p *packet) {
 	}
 }
 
+// cut leaves the first bytes of a packet.
 func cut(to int) func(*packet) {
 	return func(p *packet) {
 		before := p.change
@@ -136,6 +145,7 @@ func cut(to int) func(*packet) {
 	}
 }
 
+// set changes a byte of a packet.
 func set(index int, value byte) func(*packet) {
 	return func(p *packet) {
 		before := p.change
@@ -145,13 +155,14 @@ func set(index int, value byte) func(*packet) {
 
 var must = netnstest.Must
 
-// newTable returns a table with alice admitted, bob not, and a garden.
+// newTable returns a table with alice, who is admitted, bob, who is not, and the garden 198.51.100.0/24 and, for an
+// hour, 203.0.113.7.
 func newTable(t testing.TB, edits ...func(*Config)) (*Table, *Judge) {
 	t.Helper()
 	cfg := Config{Network: datapath.Network{Interface: "lan0", Address: netip.PrefixFrom(gateway, lan.Bits())},
 		PortalPorts: []uint16{8080, 8443}}
-	for _, h := range edits {
-		h(&cfg)
+	for _, edit := range edits {
+		edit(&cfg)
 	}
 	table, err := New(cfg)
 	must(t, err)
@@ -183,13 +194,13 @@ var (
 	all, multicast = netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("224.0.0.251")
 )
 
-// ups is the policy for packets from clients: verdict, reason, and counted bytes.
+// ups is the policy for packets from clients. "pre-auth" is bob before login, "here" is at the gateway.
 var ups = map[string]struct {
 	packet  packet
 	verdict Verdict
-	reason  string
-	packets uint64
-	counted uint64 // bytes, to alice
+	reason  string // the counter that counts the packet
+	packets uint64 // as how many
+	counted uint64 // bytes that are counted for alice
 }{
 	"admitted":                   {tcp(443), Forward, "forwarded", 1, 140},
 	"admitted, UDP":              {udp(443), Forward, "forwarded", 1, 128},
@@ -199,10 +210,10 @@ var ups = map[string]struct {
 	"admitted, IP options":       {tcp(443, options), Forward, "forwarded", 1, 148},
 	"admitted, aggregated":       {tcp(443, segments(4)), Forward, "forwarded", 4, 140 + 3*40},
 	"admitted, aggregated UDP":   {udp(443, segments(3)), Forward, "forwarded", 3, 128 + 2*28},
-	"admitted, padded":           {tcp(443, came(160)), Forward, "forwarded", 1, 140},
-	"admitted, its begin only":   {tcp(443, cut(60), came(140)), Forward, "forwarded", 1, 140},
+	"admitted, padded":           {tcp(443, received(160)), Forward, "forwarded", 1, 140},
+	"admitted, its begin only":   {tcp(443, cut(60), received(140)), Forward, "forwarded", 1, 140},
 	"admitted, beyond 64 KiB": {
-		tcp(443, set(2, 0), set(3, 0), segments(50), came(70_040)), Forward, "forwarded", 50, 70_040 + 49*40},
+		tcp(443, set(2, 0), set(3, 0), segments(50), received(70_040)), Forward, "forwarded", 50, 70_040 + 49*40},
 	"admitted, frame to many":  {udp(443, toMany), Local, "local", 1, 0},
 	"admitted, multicast":      {udp(5353, to(multicast)), Local, "local", 1, 0},
 	"admitted, to the gateway": {tcp(22, to(gateway)), Local, "local", 1, 0},
@@ -267,9 +278,10 @@ var ups = map[string]struct {
 	"IPv5":                   {tcp(443, set(0, 0x55), summed), Drop, "malformed", 1, 0},
 	"cut in the header":      {tcp(443, cut(19)), Drop, "malformed", 1, 0},
 	"options longer than it": {tcp(443, set(0, 0x4f), cut(40)), Drop, "malformed", 1, 0},
-	"pre-auth, no ports":     {tcp(80, isBob, cut(22), came(140)), Drop, "blocked", 1, 0},
+	"pre-auth, no ports":     {tcp(80, isBob, cut(22), received(140)), Drop, "blocked", 1, 0},
 }
 
+// TestUp compares the judge's verdicts with the policy in ups.
 func TestUp(t *testing.T) {
 	for name, c := range ups {
 		t.Run(name, func(t *testing.T) {
@@ -291,14 +303,14 @@ func TestUp(t *testing.T) {
 	}
 }
 
-// TestDown is the policy for packets to clients.
+// TestDown: the table of cases is the policy for packets to clients.
 func TestDown(t *testing.T) {
 	garden := netip.MustParseAddr("198.51.100.9")
 	cases := map[string]struct {
 		packet  packet
 		verdict Verdict
 		reason  string
-		counted uint64
+		counted uint64 // bytes that are counted for alice
 	}{
 		"admitted":                  {tcp(443, down), Forward, "forwarded", 140},
 		"admitted, aggregated":      {tcp(443, down, segments(3)), Forward, "forwarded", 220},
@@ -358,12 +370,15 @@ func TestAcross(t *testing.T) {
 	}
 }
 
+// arp returns a request for the gateway by which a MAC address claims an address.
 func arp(a netip.Addr, m datapath.MAC) []byte {
 	b := []byte{0, 1, 8, 0, 6, 4, 0, 1}
 	b = append(append(b, m[:]...), a.AsSlice()...)
 	return append(append(b, 0, 0, 0, 0, 0, 0), gateway.AsSlice()...)
 }
 
+// TestARP: ARP passes whose sender, by frame and by packet, is the client that has the address, and probes for free
+// addresses.
 func TestARP(t *testing.T) {
 	for name, c := range map[string]struct {
 		from    datapath.MAC
@@ -373,7 +388,7 @@ func TestARP(t *testing.T) {
 	}{
 		"of alice":                {aliceMAC, arp(alice, aliceMAC), Local, ""},
 		"of bob":                  {bobMAC, arp(bob, bobMAC), Local, ""},
-		"whose is it":             {bobMAC, arp(netip.IPv4Unspecified(), bobMAC), Local, ""},
+		"a probe":                 {bobMAC, arp(netip.IPv4Unspecified(), bobMAC), Local, ""},
 		"alice's, by bob":         {bobMAC, arp(alice, bobMAC), Drop, "arp-spoof"},
 		"the gateway's":           {bobMAC, arp(gateway, bobMAC), Drop, "arp-spoof"},
 		"never leased":            {bobMAC, arp(nobody, bobMAC), Drop, "arp-spoof"},

@@ -47,7 +47,8 @@ func (m *meter) take(psPerByte uint64, burst int64, bytes uint64, now int64) boo
 // rate. A TCP sender that notices only when the whole burst is used loses a window at once and falls far below its
 // rate, and what it leaves unused beyond a burst is lost to it. When more than half of the burst is used and the use
 // still grows, one packet is dropped for each further sixteenth. While the use shrinks, as after the sender has slowed
-// down, no packet is dropped; the stored value follows at a distance that a window sent at once does not exceed.
+// down, no packet is dropped. m.dropped then shrinks too, but stays a sixteenth above the use, so that a window of
+// packets sent at once causes no drop.
 func (m *meter) isEarly(used, burst int64) bool {
 	last, half, step := m.dropped.Load(), burst/2, burst/16
 	switch {

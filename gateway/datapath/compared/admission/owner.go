@@ -16,8 +16,8 @@ func (t *Table) Owner(addr netip.Addr) datapath.MAC {
 	return macIn(word)
 }
 
-// owner returns the position of the client that an address is of: its own, or one in a network behind it. routed: the
-// latter. Only addresses outside the LAN are looked up in networks, and only while there are some.
+// owner returns the position in the LAN of the client to which an address belongs: the address is the client's own or,
+// with routed, in a network behind the client. Only addresses outside the LAN are looked up in networks.
 func (t *Table) owner(addr uint32) (place uint32, routed, ok bool) {
 	if place = addr - t.base; place < uint32(len(t.entries)) {
 		return place, false, true

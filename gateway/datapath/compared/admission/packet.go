@@ -118,8 +118,8 @@ func (p Packet) parse(h *header) bool {
 	return true
 }
 
-// isRequest reports whether a packet is a whole message of a DHCP client to the gateway or to all. Those to
-// other addresses would be forwarded.
+// isRequest reports whether a packet is a whole message of a DHCP client to the gateway or to all. A message to another
+// address would be forwarded.
 func (t *Table) isRequest(h *header) bool {
 	toAll := h.dest == broadcast || h.dest == t.base+uint32(len(t.entries))-1
 	return h.protocol == protocolUDP && h.dstPort == portDHCPServer && !h.fragment && (toAll || h.dest == t.gateway)

@@ -6,7 +6,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// AddPassed adds the bytes and packets that passed without being judged to an address's counters.
+// AddPassed adds bytes and packets to an address's counters: those that the data path let pass without a judge.
 func (t *Table) AddPassed(addr netip.Addr, passed datapath.Counters) error {
 	e, err := t.entryOf(datapath.IDOf(addr))
 	if err != nil {

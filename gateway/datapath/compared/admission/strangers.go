@@ -13,8 +13,9 @@ import (
 // buckets are the token buckets of one address or one MAC address, one for each kind of work (datapath.Work).
 type buckets [datapath.NumWorks]budget.Clock
 
-// strangers bounds the work that unauthenticated clients cause (datapath.Budgets). It counts by an address's position
-// in the LAN and by MAC address; what a MAC address sends without an address of its own has separate budgets.
+// strangers bounds the work that unauthenticated clients cause (datapath.Budgets). It counts work by an address's
+// position in the LAN and by MAC address. What a device may cause before it has an address (DHCP messages, probes for
+// free addresses, and reports of newcomers) has budgets of its own by MAC address.
 type strangers struct {
 	spent  []buckets
 	flows  flows
@@ -42,8 +43,8 @@ type ownedSlot struct {
 	mac  uint64
 }
 
-// affords reports whether a client may have work done, and counts that. The address's bucket, which needs no lock,
-// comes first: a flood ends there.
+// affords reports whether a client may still cause work of a kind, and counts it. It asks the address's bucket first,
+// which needs no lock: a flood ends there.
 func (s *strangers) affords(o ownedSlot, work datapath.Work, now int64) bool {
 	if !s.spent[o.slot][work].Spend(datapath.Budgets[work], now) {
 		return false
@@ -58,7 +59,7 @@ func (s *strangers) affords(o ownedSlot, work datapath.Work, now int64) bool {
 }
 
 // mayFlow reports whether a client's packet may pass: of a connection seen before, or of another one within the budget.
-// further is the work for packets of a known connection; datapath.Works: none.
+// further is the work for packets of a known connection; datapath.NumWorks: none.
 func (s *strangers) mayFlow(o ownedSlot, h *header, b []byte, first, further datapath.Work, now int64) bool {
 	f := s.flows.hashOf(h, b)
 	if s.flows.has(f) {
@@ -75,9 +76,9 @@ func (s *strangers) mayFlow(o ownedSlot, h *header, b []byte, first, further dat
 	return true
 }
 
-// flows remembers connections of unauthenticated clients by their hashes, in sets of a few whose oldest one is
-// replaced. A connection that is no longer remembered costs as much as a new one; without a lock, one that threads add
-// at once may be lost too.
+// flows remembers connections of unauthenticated clients by their hashes, in sets of flowSet, where a new one replaces
+// the oldest. A connection that is not remembered any more costs as much as a new one. There is no lock: of connections
+// that threads add at the same moment one may be lost.
 type flows struct {
 	seed maphash.Seed
 	sets [flowSets][flowSet]atomic.Uint64
@@ -85,8 +86,9 @@ type flows struct {
 
 const flowSets, flowSet = 16_384, 4
 
-// hashOf describes a packet as connection tracking would: ICMP by its type and identifier, other protocols by what are
-// ports in most of them. What a packet does not have, such as a later fragment, is 0.
+// hashOf returns a hash of what tells a packet's connection from others, as connection tracking does: addresses and
+// protocol, and for ICMP type and identifier, for other protocols the four bytes that are the ports in most of them.
+// For later fragments, which have no such bytes, these are 0.
 func (f *flows) hashOf(h *header, b []byte) uint64 {
 	var key [17]byte
 	binary.BigEndian.PutUint32(key[:], h.source)

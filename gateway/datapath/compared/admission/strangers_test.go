@@ -1,3 +1,7 @@
+// Tests of budgets of clients that are not admitted. newTable makes a table with alice, who is admitted, bob, who is
+// not, and a garden; tcp and udp make a packet from alice to a server, changed by edits such as from, to and segments
+// (judge_test.go).
+
 package admission
 
 import (
@@ -18,7 +22,7 @@ func TestGardenBudgetPerDevice(t *testing.T) {
 	)
 	clients, judge := newTable(t)
 	must(t, clients.Open(netip.PrefixFrom(server, 32), time.Time{}))
-	opened, asked := 0, 0
+	opened, asked := 0, 0 // connections, and datagrams, that passed
 	addr, now, port := bob, Now(), uint16(0)
 	for end := now + days*24*time.Hour.Nanoseconds(); now < end; addr = addr.Next() {
 		if !lan.Contains(addr.Next()) {
@@ -38,17 +42,17 @@ func TestGardenBudgetPerDevice(t *testing.T) {
 				asked++
 			}
 		}
-		must(t, clients.Remove(datapath.IDOf(addr))) // as a claim, after 5 minutes
+		must(t, clients.Remove(datapath.IDOf(addr))) // as the gateway does after 5 minutes where others lease addresses
 	}
 	if b := datapath.Budgets[datapath.LongTracked]; opened > table/20 || opened < b.AtOnce {
 		t.Errorf("%d connections in %d days", opened, days)
 	}
 	if want := days * 24 * 60 * 60 / 5; asked != want {
-		t.Errorf("%d of %d datagrams, which the kernel remembers for 2 minutes at most", asked, want)
+		t.Errorf("%d of %d datagrams passed, which the kernel remembers for 2 minutes at most", asked, want)
 	}
 }
 
-// TestBudgetsOfADevice: the addresses of a device share its budgets, and others have theirs.
+// TestBudgetsOfADevice: the addresses of a device share one budget, and another device has its own.
 func TestBudgetsOfADevice(t *testing.T) {
 	table, judge := newTable(t)
 	second := bob.Next().Next()

@@ -19,10 +19,10 @@ type capture struct {
 	portal netip.AddrPort
 	batch  []*queue.Packet // of one batch
 
-	// heard is when a port of a client was last seen. It mirrors what the kernel records, which has space for some hundred
-	// clients with as many connections as they may have.
+	// portSeen is when a port of a client was last seen. It mirrors what the kernel records, which has space for some
+	// hundred clients with as many connections as they may have.
 	portSeen map[[addressSize]byte]map[uint16]int64
-	swept    int64 // when heard was last swept
+	swept    int64 // when old entries of portSeen were last removed
 }
 
 // soughtEach bounds the recorded connections of one unauthenticated client to the portal, for each queue.

@@ -1,3 +1,5 @@
+// Tests of capture, which sends HTTP of clients before login to the portal. segment makes a TCP packet to a server.
+
 package nfqueue
 
 import (
@@ -29,13 +31,14 @@ func segment(t testing.TB, payload []byte, options ...layers.IPv4Option) []byte 
 	return out.Bytes()
 }
 
-// TestRedirect: only destination and sum change, and the sum is right.
+// TestRedirect: redirecting a segment to the portal changes its destination and its checksum, which is right, and
+// nothing else.
 func TestRedirect(t *testing.T) {
 	option := layers.IPv4Option{OptionType: 7, OptionLength: 4, OptionData: []byte{4, 0}}
 	for name, b := range map[string][]byte{
 		"SYN": segment(t, nil), "even": segment(t, []byte("GET / HTTP/1.0\r\n")),
 		"odd":            segment(t, []byte("GET /x HTTP/1.0\r\n")),
-		"with an option": segment(t, []byte("GET"), option), "of carries": segment(t, bytes.Repeat([]byte{255}, 1401)),
+		"with an option": segment(t, []byte("GET"), option), "sums with carries": segment(t, bytes.Repeat([]byte{255}, 1401)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := bytes.Clone(b)
@@ -89,6 +92,7 @@ func TestRedirectNot(t *testing.T) {
 	}
 }
 
+// FuzzRedirect: no packet's bytes stop the daemon.
 func FuzzRedirect(f *testing.F) {
 	f.Add(segment(f, []byte("GET")))
 	f.Add([]byte{0x45})
@@ -101,17 +105,18 @@ func FuzzRedirect(f *testing.F) {
 	})
 }
 
+// TestSegments: segments estimates how many packets an aggregated one stands for, at an MTU of 1500.
 func TestSegments(t *testing.T) {
 	for name, c := range map[string]struct {
 		data   []byte
 		length int
 		want   int
 	}{
-		"one of full size":        {segment(t, make([]byte, 1456)), 1500, 1}, // headers take 44 bytes
-		"two":                     {segment(t, make([]byte, 1457)), 1501, 2},
-		"of which the start came": {segment(t, nil), 44 + 45*1456, 45},
-		"none at all":             {nil, 1500, 1},
-		"headers only":            {segment(t, nil), 44, 1},
+		"one of full size":            {segment(t, make([]byte, 1456)), 1500, 1}, // headers take 44 bytes
+		"two":                         {segment(t, make([]byte, 1457)), 1501, 2},
+		"many, only the start copied": {segment(t, nil), 44 + 45*1456, 45},
+		"nothing copied":              {nil, 1500, 1},
+		"headers only":                {segment(t, nil), 44, 1},
 	} {
 		if got := segments(&queue.Packet{Data: c.data, Length: c.length}, 1500); got != c.want {
 			t.Errorf("%s: %d segments, want %d", name, got, c.want)
@@ -139,10 +144,10 @@ func TestPortalRoomPerClient(t *testing.T) {
 		}
 	}
 	if got != soughtEach {
-		t.Errorf("one has %d connections, want %d", got, soughtEach)
+		t.Errorf("one client has %d connections, want %d", got, soughtEach)
 	}
 	if !c.hasRoom(of(5, 0), 2) || !c.hasRoom(of(6, 60000), 2) {
-		t.Error("no room for what is known, or for another")
+		t.Error("no room for a known connection, or for another client")
 	}
 	later := soughtLife.Nanoseconds() + 2
 	if !c.hasRoom(of(5, 60000), later) {

@@ -1,3 +1,6 @@
+// The clients of the data path: in the table by which the daemon judges packets (package admission), and in the rules
+// by which the kernel passes packets itself (passed.go).
+
 package nfqueue
 
 import (
@@ -10,10 +13,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Set sets a client in the kernel's rules and in the judges' table. Letting the kernel pass the client's packets is the
-// last step, and the first step is to stop that.
+// Set sets a client in the kernel's rules and in the judges' table. If the kernel is to pass the client's packets, that
+// begins with the last step. If not, that ends with the first step.
 func (d *Datapath) Set(c datapath.Client) error {
-	defer d.neighbours.Flush() // with what others have noted meanwhile
+	defer d.neighbours.Flush() // sends the changes that other calls have noted meanwhile, too
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.set(c); err != nil {
@@ -163,7 +166,7 @@ func (d *Datapath) Total() (datapath.Counters, error) {
 	return sum, err
 }
 
-// Packets counts packets by outcome. "overflow" are those that found a queue full.
+// Packets counts packets by outcome. "overflow" counts packets that found a queue full.
 func (d *Datapath) Packets() (map[string]uint64, error) {
 	out, err := d.table.Packets()
 	errs := []error{err}

@@ -1,3 +1,6 @@
+// The nftables rules of the fast mode, which pass packets of admitted clients without the daemon. passed.go enters the
+// clients.
+
 package nfqueue
 
 import (
@@ -9,12 +12,12 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Sets of the rules that pass packets without the daemon.
+// Sets and maps of the rules that pass packets without the daemon.
 const (
-	setUp     = "up"     // by address and MAC of clients that the kernel may pass: the counter of what they send
-	setDown   = "down"   // by their addresses: the counter of what is sent to them
-	setGate   = "gate"   // by incoming and outgoing interface, while the daemon runs: to chain "up" or "down"
-	setSought = "sought" // by address and port of an unauthenticated client: the original destination of its HTTP
+	setUp     = "up"     // address and MAC address of each client that the kernel may pass → counter of its packets
+	setDown   = "down"   // address of such a client → counter of the packets to it
+	setGate   = "gate"   // incoming and outgoing interface → chain "up" or "down"; empty unless the daemon runs
+	setSought = "sought" // address and port of an unauthenticated client → the original destination of its HTTP
 )
 
 // soughtLife is how long a client's connection to the portal may be silent.

@@ -1,3 +1,6 @@
+// The gate: an element of the fast mode's rules (fast.go) without which the kernel passes nothing by itself. The daemon
+// renews it.
+
 package nfqueue
 
 import (
@@ -61,7 +64,7 @@ func (d *Datapath) lookOut(stop <-chan struct{}) {
 		}
 		began := time.Now()
 		if _, _, err := d.allPassed(); err != nil {
-			d.cfg.Log.Warn("looking at who is heard of", "err", err)
+			d.cfg.Log.Warn("reading the clients' counters", "err", err)
 		}
 		pause = max(lookEvery, 100*time.Since(began))
 	}

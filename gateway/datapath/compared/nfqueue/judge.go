@@ -1,3 +1,5 @@
+// What the daemon decides about a packet that the rules queued.
+
 package nfqueue
 
 import (

@@ -1,3 +1,5 @@
+// This data path as package datapath knows it.
+
 package nfqueue
 
 import (
@@ -8,7 +10,7 @@ import (
 
 // Kind is this kind of data path. It needs no guard: the rules outlive it, and drop what nobody judges.
 var Kind = datapath.Kind{
-	Name:   "nfqueue",
+	Traits: datapath.Traits{Name: "nfqueue", Keys: []string{"fast"}, FastUntracked: true},
 	Open:   openKind,
 	Check:  func(s datapath.Setup) error { return Check(s.LAN()) },
 	Left:   func(s datapath.Setup) bool { return Left(s.LAN()) },

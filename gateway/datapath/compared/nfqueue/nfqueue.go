@@ -35,7 +35,7 @@ import (
 // config is the configuration of the data path. With Fast, only packets that the kernel cannot decide about are queued.
 type config struct {
 	datapath.Setup
-	unheld bool // tests: as on kernels before 6.9
+	unheld bool // for tests: tables have no owner, as on kernels before 6.9, so that any program may flush them
 }
 
 // Datapath is the running data path.
@@ -49,7 +49,7 @@ type Datapath struct {
 	queues   []*queue.Queue
 	rules    *nftables.Conn
 	fast     *fast // nil: as studied
-	bridge   bool  // the LAN's interface is one
+	bridge   bool  // the LAN's interface is a bridge
 	watcher  *watcher
 	follower *stack.Follower
 	// neighbours are the kernel's entries of the clients; arp receives from newcomers, nil without Newcomer.
@@ -57,9 +57,9 @@ type Datapath struct {
 	arp        *arp.Responder
 	judging    sync.WaitGroup
 
-	choosing sync.Mutex // held while the way is determined; locked before d.mu
+	choosing sync.Mutex // held while it is decided whether packets bypass the stack (redirect.go); locked before d.mu
 
-	speaks dialect // written by Open only
+	speaks dialect // of nftables: what this kernel understands. Only open writes it
 
 	mu     sync.Mutex // guards the following fields, and the order of changes
 	owners map[netip.Addr]datapath.MAC
@@ -140,8 +140,8 @@ func (d *Datapath) findInterfaces() (err error) {
 	return nil
 }
 
-// newcomers removes from a list the newcomers that are clients already, because of an earlier packet, and those whose
-// MAC address the kernel did not report (judge.sender).
+// newcomers returns cfg.Newcomer, which is not called for hosts that are clients already, because of an earlier packet,
+// nor for those whose MAC address the kernel did not report (judge.sender). nil: there is none.
 func (d *Datapath) newcomers() func(netip.Addr, datapath.MAC) {
 	if d.cfg.Newcomer == nil {
 		return nil
@@ -181,8 +181,8 @@ func (d *Datapath) listen() error {
 		if d.cfg.Fast {
 			cfg.Packets, cfg.Batch, cfg.CopyBytes, cfg.GSO = fastPackets, fastBatch, fastCopy, true
 		}
-		// On a bridge whose frames netfilter sees, the kernel queues all but the first of the packets that it has taken apart
-		// once more, in front of the stack: they would be counted twice.
+		// Without GSO the kernel splits an aggregated packet. On a bridge whose frames netfilter sees, it then queues all
+		// packets but the first once more, in front of the stack, and they would be counted twice.
 		cfg.GSO = cfg.GSO || d.bridge
 		q, err := queue.Open(cfg)
 		if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) {

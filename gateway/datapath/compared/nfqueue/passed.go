@@ -1,3 +1,5 @@
+// The clients whose packets the kernel passes in the fast mode, and the counting of these packets.
+
 package nfqueue
 
 import (
@@ -20,14 +22,14 @@ type fast struct {
 	// unrouted: there is no default route, so the chain of that name exists.
 	unrouted bool
 	passed   map[netip.Addr]*passedClient
-	// heard are the addresses that were ever passed, because their counters stay.
+	// counted has the addresses of all clients that the kernel has ever passed: their counters stay.
 	counted map[netip.Addr]*addrCounters
 	stop    func() // closes the gate
 
 	captures []*capture // one for each queue; not guarded
 }
 
-// passedClient is a client whose packets the kernel passes: its only limit is a time.
+// passedClient is a client whose packets the kernel passes. It has no limit except an end of its admission.
 type passedClient struct {
 	mac    datapath.MAC
 	expiry *time.Timer // nil: no end

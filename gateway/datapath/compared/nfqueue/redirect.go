@@ -16,16 +16,21 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
 )
 
-// Where the way is certain (package stack), rules at the devices send clients' packets to their next hop, ahead
-// of the stack. Other packets take the path of fast.go: those of unknown senders, to addresses that need another
-// route, and packets with which the stack would do more than forward them: with IP options or fewer than two
-// hops left, fragments except the first, and those of up to 47 bytes, whose frames are padded (the counters
-// count frames). So senders of packets that are too long, or on their last hop, get the usual ICMP errors. Of
-// the WAN's hosts only those of its own network are known one by one; other addresses with routes of their own
-// are known by their first two bytes. LAN and WAN must be up, Ethernet, forward, and be no part of a bridge,
-// bond or VRF; no route but the LAN's own may be within its network.
+// If package stack finds a certain way from the LAN to the WAN, rules at the devices send clients' packets to their
+// next hop, ahead of the stack. Other packets take the path of fast.go. These are packets
 //
-// The cost of a packet there is dominated by indirect calls. The rules therefore use expressions that the kernel
+//   - of unknown senders,
+//   - to addresses that need another route,
+//   - with which the stack would do more than forward them: with IP options or fewer than two hops left, and fragments
+//     except the first,
+//   - of up to 47 bytes, because their frames are padded and the counters count frames.
+//
+// So senders of packets that are too long, or on their last hop, get the usual ICMP errors. The rules have the
+// addresses of hosts in the WAN's own network one by one; of other addresses with routes of their own they have the
+// first two bytes. LAN and WAN must be up, be Ethernet, forward, and not belong to a bridge, bond or VRF. No route but
+// the LAN's own may be within its network.
+//
+// Most of a packet's cost in these rules is indirect calls. The rules therefore use expressions that the kernel
 // evaluates without a call: comparisons of at most four bytes, and a few others.
 
 // setOthers contains the first two bytes of addresses that are, or may be, not behind the next hop.
@@ -181,7 +186,7 @@ func (d *Datapath) wayRules(b *nftables.Batch, t nftables.Table, w stack.Way) {
 	b.AddRule(t, "down", slices.Concat(behindNextHop(sender), down)...)
 }
 
-// othersMax bounds the elements that others makes of routes: the kernel's time for each grows with their number.
+// othersMax bounds the elements that otherElements returns: the more there are, the longer the kernel takes for each.
 const othersMax = 4096
 
 // otherElements returns the elements of setOthers for all prefixes except Multicast.
@@ -286,7 +291,7 @@ func (d *Datapath) setCourse(to course) error {
 	return nil
 }
 
-// courseRules sets the rules at the devices to those of d.fast.to.
+// courseRules sets the rules at the devices to those of d.fast.course.
 func (d *Datapath) courseRules(b *nftables.Batch) {
 	t := tablesOf(d.net.Interface).dev
 	b.ClearSet(t, setGate)

@@ -1,3 +1,5 @@
+// Tests of packets that bypass the stack in the fast mode (redirect.go). fastWorld is a network with that mode.
+
 package nfqueue
 
 import (
@@ -11,6 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
+
+// The tests of fast mode's redirecting: rules at the devices send clients' packets to their next hop, ahead of the
+// stack ("redirect"), or the stack forwards them ("stack").
 
 // forwards waits until packets are forwarded in the given way.
 func forwards(t *testing.T, w *datapathtest.World, manner, phase string) {
@@ -35,7 +40,7 @@ func counted(t *testing.T, w *datapathtest.World) (packets int) {
 	return packets
 }
 
-// fastWorld is a network with the fast mode, and Alice's traffic both ways.
+// fastWorld returns a network with the fast mode, where Alice is admitted, and flows from and to her.
 func fastWorld(t *testing.T) (w *datapathtest.World, up, down *datapathtest.Flow) {
 	t.Helper()
 	for _, p := range paths(false) {
@@ -47,7 +52,8 @@ func fastWorld(t *testing.T) (w *datapathtest.World, up, down *datapathtest.Flow
 	return w, w.Up(t, w.Alice), w.Down(t, w.Alice)
 }
 
-// TestRedirected: where the way is certain, exactly the packets that need more than forwarding meet the stack.
+// TestRedirected: the rules redirect an admitted client's packets to and from the WAN, and leave those to the stack
+// that need more than forwarding.
 func TestRedirected(t *testing.T) {
 	w, up, down := fastWorld(t)
 	forwards(t, w, "redirect", "at first")
@@ -68,16 +74,16 @@ func TestRedirected(t *testing.T) {
 	before = counted(t, w)
 	lan := datapathtest.NewWire(t, w.Alice.Space, "c0")
 	by := datapathtest.By(w.Alice)
-	lan.Send(t, datapathtest.Silent("its last hop", by, datapathtest.TTL(1)),
-		datapathtest.Silent("with options", by, datapathtest.Options),
-		datapathtest.Silent("to the gateway", by, datapathtest.To(datapathtest.Gateway)),
-		datapathtest.Silent("to its other address", by, datapathtest.To(datapathtest.RouterWAN)),
-		datapathtest.Silent("to all", by, datapathtest.To(netip.MustParseAddr("192.0.2.255"))),
-		datapathtest.Silent("to a group", by, datapathtest.To(netip.MustParseAddr("224.0.0.9"))),
-		datapathtest.Silent("to a neighbour", by, datapathtest.To(w.Bob.Addr)),
-		datapathtest.Tagged(datapathtest.Silent("tagged", by), 0x8100, 7),
-		datapathtest.Silent("for another machine", by, datapathtest.Via(w.Bob.MAC)),
-		datapathtest.Silent("by another machine", datapathtest.From(w.Alice.Addr, w.Bob.MAC)))
+	lan.Send(t, datapathtest.Reset("its last hop", by, datapathtest.TTL(1)),
+		datapathtest.Reset("with options", by, datapathtest.Options),
+		datapathtest.Reset("to the gateway", by, datapathtest.To(datapathtest.Gateway)),
+		datapathtest.Reset("to its other address", by, datapathtest.To(datapathtest.RouterWAN)),
+		datapathtest.Reset("to all", by, datapathtest.To(netip.MustParseAddr("192.0.2.255"))),
+		datapathtest.Reset("to a group", by, datapathtest.To(netip.MustParseAddr("224.0.0.9"))),
+		datapathtest.Reset("to a neighbour", by, datapathtest.To(w.Bob.Addr)),
+		datapathtest.Tagged(datapathtest.Reset("tagged", by), 0x8100, 7),
+		datapathtest.Reset("for another machine", by, datapathtest.Via(w.Bob.MAC)),
+		datapathtest.Reset("by another machine", datapathtest.From(w.Alice.Addr, w.Bob.MAC)))
 	up.Send(1)
 	up.Settle()
 	if n := counted(t, w) - before; n != 1 {
@@ -85,8 +91,8 @@ func TestRedirected(t *testing.T) {
 	}
 }
 
-// TestRedirectFollows: changes of rules, routes and links take effect under traffic, and undoing them restores
-// redirecting.
+// TestRedirectFollows: when a change of rules or routes makes the way of packets uncertain, the stack forwards them,
+// and when the change is undone they are redirected again. Traffic flows all the time.
 func TestRedirectFollows(t *testing.T) {
 	w, up, down := fastWorld(t)
 	up.Begin()
@@ -115,7 +121,7 @@ func TestRedirectFollows(t *testing.T) {
 		up.Passes(t, "up without "+c.label)
 		down.Passes(t, "down without "+c.label)
 		if counted(t, w) == before {
-			t.Errorf("without %s none is redirected any more", c.label)
+			t.Errorf("without %s no packet is redirected", c.label)
 		}
 	}
 	w.Router.Run(t, "sysctl -qw net.ipv4.conf.lan0.forwarding=0")

@@ -1,3 +1,5 @@
+// Tests that rules which others remove are restored (restore.go).
+
 package nfqueue
 
 import (
@@ -9,14 +11,15 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestFlushedRulesRestored: where tables cannot be held, flushed rules are restored with the clients and their counts.
+// TestFlushedRulesRestored: on a kernel where tables have no owner, so that other programs can flush them, the daemon
+// restores its rules, the clients and their counts. straight is the flow to the stranger.
 func TestFlushedRulesRestored(t *testing.T) {
 	for _, p := range paths(true) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			w := datapathtest.NewWorld(t, p, datapathtest.Shape{})
 			if rules := w.Router.Run(t, "nft list ruleset"); strings.Contains(rules, "owner") {
-				t.Fatalf("there are tables that are held:\n%s", rules)
+				t.Fatalf("tables have an owner:\n%s", rules)
 			}
 			must(t, w.Set(datapath.Client{Addrs: []netip.Addr{w.Alice.Addr}, MAC: w.Alice.MAC, Admitted: true},
 				datapath.Client{Addrs: []netip.Addr{w.Bob.Addr}, MAC: w.Bob.MAC}))
@@ -38,7 +41,7 @@ func TestFlushedRulesRestored(t *testing.T) {
 				down.Passes(t, "down, after nft "+label)
 				now := w.Counters(t, w.Alice.Addr)
 				if now.UpPackets < before.UpPackets+20 || now.DownPackets < before.DownPackets+20 {
-					t.Errorf("after nft %s her counters, that were %+v, are %+v", label, before, now)
+					t.Errorf("after nft %s Alice's counters were %+v, and are %+v", label, before, now)
 				}
 				before = now
 				if out := w.Router.Run(t, "nft list table arp gatewayd_lan0"); strings.Count(out, " . 02:01:00:00:00:") != 150 {

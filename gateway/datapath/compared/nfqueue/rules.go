@@ -23,7 +23,7 @@ const (
 	markReject = 0x6a770004 // answer with a reset, or with ICMP "administratively prohibited"
 	// markKnown tells the judge that the rules have matched the sender's MAC address: see judge.sender.
 	markKnown = 0x6a770005
-	// markMet is on packets of newcomers that the gateway was notified of.
+	// markMet is on packets of newcomers of whom the gateway has been notified.
 	markMet = 0x6a770006
 )
 
@@ -161,7 +161,7 @@ func loadPair(to nftables.Register) []nftables.Expr {
 
 func port(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 
-// arpRules keep clients from using other clients' addresses in ARP, and everybody without one from the stack's
+// arpRules keep clients from using other clients' addresses in ARP, and devices without an address out of the stack's
 // neighbour table.
 func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 	b.AddCounter(t, dropped)
@@ -197,7 +197,7 @@ func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "input", load, frames, nftables.InSet(setKnown, 0),
 		nftables.Payload(1, nftables.NetworkHeader, claimedMAC, macSize), nftables.InSet(setKnown, 0),
 		nftables.Goto("of_client"))
-	if d.cfg.Newcomer != nil { // dropped, but no forgery: see greet
+	if d.cfg.Newcomer != nil { // dropped, but no forgery: see reportNewcomers
 		mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.net.Address.Bits()))
 		b.AddRule(t, "input", load, nftables.Differs(0, d.net.Gateway().AsSlice()), nftables.NotIn(setTaken, 0),
 			nftables.And(0, mask), nftables.Equal(0, d.net.Prefix().Addr().AsSlice()), nftables.Drop())

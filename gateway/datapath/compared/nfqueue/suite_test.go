@@ -1,3 +1,5 @@
+// The tests that every data path must pass (package datapathtest), run with each mode of this one (paths).
+
 package nfqueue
 
 import (
@@ -8,14 +10,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// paths are the ways packets are judged. unheld: as on kernels whose tables any program
-// may flush.
+// paths returns the two modes, each as a data path for the tests of package datapathtest. unheld: as on kernels where
+// any program may flush the tables.
 func paths(unheld bool) (all []datapathtest.Path) {
 	for name, fast := range map[string]bool{"studied": false, "fast": true} {
 		if unheld {
 			name = "unheld " + name
 		}
-		promises := datapathtest.Promises{SharesWAN: true, Netfilter: true, TellsOwn: true, DHCPSocket: true,
+		promises := datapathtest.Promises{SharesWAN: true, Netfilter: true, JudgesMasqueraded: true, DHCPSocket: true,
 			Neighbours: true, Newcomers: true, Greets: true, Reassembles: !fast, Restores: true, SeesBridged: true,
 			Burst: admission.Burst}
 		if fast {
@@ -35,7 +37,7 @@ func paths(unheld bool) (all []datapathtest.Path) {
 	return all
 }
 
-// TestSuite is what every data path must show.
+// TestSuite runs the tests that every data path must pass.
 func TestSuite(t *testing.T) {
 	for _, p := range paths(false) {
 		t.Run(p.Name, func(t *testing.T) { datapathtest.Run(t, p) })

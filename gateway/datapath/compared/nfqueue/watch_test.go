@@ -1,3 +1,5 @@
+// Tests of the data path when other programs change its nftables tables (watch.go).
+
 package nfqueue
 
 import (
@@ -33,7 +35,7 @@ func TestWatch(t *testing.T) {
 	sh("ip link del other; ip link set lan0 up; ip link set lan0 mtu 1400 down")
 	must(t, quiet.close())
 	if len(quiet.lost) > 0 {
-		t.Error("told of an interface that is there: ", <-quiet.lost)
+		t.Error("an interface that exists is reported as lost: ", <-quiet.lost)
 	}
 	for name, peer := range map[string]string{"lan0": "c0", "wan0": "s0"} {
 		w, err := watch(find("lan0"), find("wan0"))
@@ -69,9 +71,9 @@ func TestOwnChangesNotReported(t *testing.T) {
 		must(t, ownPort.Commit(add))
 		must(t, ownPort.Commit(drop))
 	}
-	<-all // changes that come together are one
+	<-all // changes that come together are reported once
 	if n := len(reports); n > 0 {
-		t.Errorf("told %d times of its own changes", n)
+		t.Errorf("the daemon's own changes are reported %d times", n)
 	}
 	add, drop := new(nftables.Batch), new(nftables.Batch)
 	add.AddTable(table)

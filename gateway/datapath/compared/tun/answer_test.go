@@ -1,3 +1,7 @@
+// Tests of answers that the data path itself sends to clients that are not admitted: TCP resets and ICMP errors. tcp
+// and udp make a packet from the client to the site, changed by edits such as ports, seq, flags and carrying (a
+// payload); text returns n bytes (packets_test.go).
+
 package tun
 
 import (
@@ -8,7 +12,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// TestReset holds resets against RFC 9293, 3.10.7.1.
+// TestReset compares the resets that answer rejected segments with RFC 9293, 3.10.7.1: their sequence number, and with
+// acks their acknowledgement number.
 func TestReset(t *testing.T) {
 	for name, c := range map[string]struct {
 		in       []byte
@@ -21,11 +26,11 @@ func TestReset(t *testing.T) {
 		"in the middle":       {tcp(seq(1000), carrying(text(10))), 2000, 0, false},
 		"FIN without ACK":     {tcp(seq(1000), flags(false, false, true, false)), 0, 1001, true},
 		"nothing without ACK": {tcp(seq(1000), flags(false, false, false, false), carrying(text(5))), 0, 1005, true},
-		"round the corner":    {tcp(syn, seq(0xffffffff)), 0, 0, true},
+		"the highest number":  {tcp(syn, seq(0xffffffff)), 0, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := reset(bytes.Repeat([]byte{0xee}, 100), c.in)
-			summed(t, out)
+			checkSums(t, out)
 			p := gopacket.NewPacket(out, layers.LayerTypeIPv4, gopacket.Default)
 			ip, _ := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
 			got, _ := p.Layer(layers.LayerTypeTCP).(*layers.TCP)
@@ -45,11 +50,12 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// TestProhibited: the ICMP error that answers a rejected packet cites as much of it as fits into 576 bytes.
 func TestProhibited(t *testing.T) {
 	for _, size := range []int{0, 5, 520, 1472} {
 		in := udp(carrying(text(size)))
 		out := prohibited(bytes.Repeat([]byte{0xee}, 2000), in, addrNumber(portal))
-		summed(t, out)
+		checkSums(t, out)
 		p := gopacket.NewPacket(out, layers.LayerTypeIPv4, gopacket.Default)
 		ip, _ := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
 		got, _ := p.Layer(layers.LayerTypeICMPv4).(*layers.ICMPv4)

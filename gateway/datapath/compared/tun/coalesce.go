@@ -9,15 +9,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Limits of aggregation: connections at once, and packets of one, enough for the longest IP packet of full segments.
+// Limits of aggregation: how many flows at once, and how many packets of a flow. These are enough for the longest IP
+// packet of full segments.
 const (
 	maxRuns     = 16
 	maxSegments = 64
 )
 
-// leastTCP is the length of the shortest TCP packets that are aggregated, bytes. Linux 6.1 drops an aggregated packet
-// with 12 bytes of options whose payload is 8 bytes or less, without a word, where the interface does not take
-// packets apart itself; more was measured to pass. This leaves room for 40 bytes of options.
+// leastTCP is the length of the shortest TCP packets that are aggregated, bytes. Linux 6.1 silently drops an aggregated
+// packet with 12 bytes of options and segments of at most 8 bytes of payload, where the interface does not split
+// packets itself; longer segments were measured to pass. This leaves room for 40 bytes of options.
 const leastTCP = 128
 
 // coalescer aggregates consecutive packets of each TCP connection and UDP flow in a batch into one packet, which the
@@ -288,6 +289,6 @@ func (c *coalescer) ethernet(b []byte, to datapath.MAC) {
 
 func iovec(b []byte) unix.Iovec {
 	v := unix.Iovec{Base: unsafe.SliceData(b)}
-	v.SetLen(len(b)) // its type is another with 32 bits
+	v.SetLen(len(b)) // Len has another type on 32-bit machines
 	return v
 }

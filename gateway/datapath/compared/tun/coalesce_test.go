@@ -1,3 +1,7 @@
+// Tests of the coalescer, which joins packets of a flow into one aggregated packet. tcp and udp make a packet from the
+// client to the site, changed by edits (packets_test.go). tap records what the coalescer writes, and splitMessages
+// splits that into packets again.
+
 package tun
 
 import (
@@ -13,7 +17,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// tap is a descriptor that records what is written to it, message by message.
+// The tests of coalescer, which aggregates packets of a flow and writes them as messages: a virtio header, an Ethernet
+// header where the LAN is the receiver ("front" bytes), and a packet. splitMessages splits the packets again, and
+// comparePackets compares them with those that went in.
+
+// tap records the messages written to a descriptor, in; out is where the test reads them.
 type tap struct{ in, out int }
 
 func newTap(t testing.TB) tap {
@@ -37,7 +45,8 @@ func (c tap) messages() (all [][]byte) {
 	}
 }
 
-// splitMessages splits a coalescer's output into packets with checksums.
+// splitMessages splits a coalescer's output into packets with checksums. front is how many bytes of Ethernet header
+// precede each packet.
 func splitMessages(t *testing.T, messages [][]byte, front int) (all [][]byte) {
 	t.Helper()
 	for _, m := range messages {
@@ -45,7 +54,7 @@ func splitMessages(t *testing.T, messages [][]byte, front int) (all [][]byte) {
 		v.sumStart -= min(v.sumStart, uint16(front))
 		ip, ok := ipv4(m[virtioLen+front:])
 		if !ok || !settle(ip, v, make([]byte, bufferLen), func(ip []byte) { all = append(all, bytes.Clone(ip)) }) {
-			t.Fatalf("cannot be taken apart: %+v %x", v, m)
+			t.Fatalf("a message cannot be split: %+v %x", v, m)
 		}
 	}
 	return all
@@ -62,6 +71,7 @@ func stream(port uint16, sizes ...int) (all [][]byte) {
 	return all
 }
 
+// repeat returns n sizes.
 func repeat(size, n int) []int {
 	sizes := make([]int, n)
 	for i := range sizes {
@@ -70,7 +80,8 @@ func repeat(size, n int) []int {
 	return sizes
 }
 
-// TestCoalesceByStation: when an address changes its owner between two packets, each goes to its owner at the time.
+// TestCoalesceByStation: packets of a flow that go to different MAC addresses are not aggregated. A client's address
+// may get another owner between two packets.
 func TestCoalesceByStation(t *testing.T) {
 	tap := newTap(t)
 	co := coalescer{fd: tap.in, udp: true, headerBytes: ethernetLen}
@@ -86,8 +97,8 @@ func TestCoalesceByStation(t *testing.T) {
 	comparePackets(t, splitMessages(t, got, ethernetLen), all)
 }
 
-// TestCoalesce: packets of a flow are sent as one, and splitting gives the same packets. Long: most lines are the table
-// of cases.
+// TestCoalesce: packets of a flow are aggregated into the given number of messages, and splitting gives the same
+// packets. Long: most lines are the table of cases.
 func TestCoalesce(t *testing.T) {
 	datagrams := func(sizes ...int) (all [][]byte) {
 		for i, n := range sizes {
@@ -95,6 +106,8 @@ func TestCoalesce(t *testing.T) {
 		}
 		return all
 	}
+	// changed makes packet n of a stream a segment of 1,000 bytes that edits made unlike its neighbours; broken gives it
+	// a wrong checksum.
 	changed := func(all [][]byte, n int, edits ...func(*packet)) [][]byte {
 		l := binary.BigEndian.Uint32(all[n][ipLen+4:])
 		all[n] = tcp(append(
@@ -160,7 +173,7 @@ func TestCoalesce(t *testing.T) {
 	}
 }
 
-// comparePackets compares packets with those that were sent, in order by flow.
+// comparePackets fails the test unless the packets of each flow are the ones wanted, in the same order.
 func comparePackets(t *testing.T, got, want [][]byte) {
 	t.Helper()
 	byFlow := func(all [][]byte) map[string][][]byte {
@@ -184,6 +197,7 @@ func comparePackets(t *testing.T, got, want [][]byte) {
 	}
 }
 
+// interleave alternates the packets of two flows of the same length.
 func interleave(a, b [][]byte) (all [][]byte) {
 	for i := range a {
 		all = append(all, a[i], b[i])
@@ -191,8 +205,8 @@ func interleave(a, b [][]byte) (all [][]byte) {
 	return all
 }
 
-// TestCoalesceAtRandom mixes up to 40 flows of all kinds; some checksums are left for later, as between neighbours on
-// the same machine.
+// TestCoalesceAtRandom mixes up to 40 connections. Some packets' checksums are left for later, as between hosts on the
+// same machine.
 func TestCoalesceAtRandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	tap := newTap(t)
@@ -228,7 +242,7 @@ func TestCoalesceAtRandom(t *testing.T) {
 	}
 }
 
-// TestCoalesceCountsLosses: packets that the other side does not accept are counted.
+// TestCoalesceCountsLosses: packets that cannot be written are counted, also the 5 of an aggregated one.
 func TestCoalesceCountsLosses(t *testing.T) {
 	co := coalescer{fd: -1}
 	for _, ip := range append(stream(1, repeat(1448, 5)...), tcp(), udp()) {

@@ -25,8 +25,8 @@ type ifreq struct {
 	_     [22]byte
 }
 
-// openDevice opens queues of the TUN device, which it creates or takes over from a former daemon. flags are added to
-// those of every TUN device here; each queue is a non-blocking descriptor.
+// openDevice opens queues of the TUN device, which it creates or takes over from a former daemon. The device gets flags
+// in addition to those that both modes need. Each queue is a non-blocking descriptor.
 func openDevice(name string, network datapath.Network, mtu, queues int, flags uint16) (fds []int, err error) {
 	defer func() {
 		if err != nil {

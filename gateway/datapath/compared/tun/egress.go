@@ -16,8 +16,9 @@ import (
 // egress is a thread's source of the packets that the kernel sends to the TUN device: a ring that a program
 // (device.bpf.c) fills ahead of the device, and the device's queue for packets that the ring refers to.
 //
-// A record wakes no thread. A thread that finds nothing arms its bell before it sleeps; the next packet then goes
-// through the queue, which wakes the thread.
+// A record wakes no thread. A thread that finds nothing arms its bell, a word that the program reads, before it sleeps.
+// The next packet then goes through the queue, which wakes the thread, and the program rings the bell: it notes in
+// another word at which position of the ring that packet belongs. Packets after it use the ring again.
 //
 // The thread may learn of a packet in the queue, from the ring or the bell, before the packet is there. It then waits a
 // moment for it, before it takes later packets.
@@ -44,7 +45,7 @@ const egressRing = 1 << 20
 // packet takes 1 or 2 µs.
 const egressTries = 192
 
-// bellTaken is set in the word of a rung bell, beside a position in the ring.
+// bellTaken is a bit that is set in the word of a rung bell. The other bits are a position in the ring.
 const bellTaken = 1
 
 // openEgress delivers packets for a TUN device through rings, one for each of its queues. If it fails, all packets use
@@ -186,7 +187,7 @@ func (e *egress) arm() bool {
 	if e.bellWord() != 0 {
 		return false
 	}
-	// Only once: another packet could ring before the first ring was handled.
+	// A bell that is armed, or was rung, is not armed again: another packet could ring before the first ring was handled.
 	if !e.armed {
 		e.armed = true
 		atomic.StoreUint32(&e.bell.Armed, 1)

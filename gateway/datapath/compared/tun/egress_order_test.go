@@ -1,3 +1,8 @@
+// Tests that packets from the kernel reach a client in order, although they come by two ways. An eBPF program puts each
+// packet that fits a record into the ring of a thread; others go by a queue of the TUN device. A thread that wants to
+// sleep arms its bell: the next packet then goes by the queue, which wakes the thread. egressBench is a host that
+// forwards packets into the device (egress_test.go).
+
 package tun
 
 import (
@@ -19,11 +24,11 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// inOrder returns packet n of a flow to a client.
-func inOrder(n uint16, size int) []byte { return asAnswer(udp(id(n), carrying(text(size)))) }
+// numberedAnswer returns packet n of a flow to a client, with n as its IP ID and size bytes of data.
+func numberedAnswer(n uint16, size int) []byte { return asAnswer(udp(id(n), carrying(text(size)))) }
 
-// numbers returns those of the packets that the client received.
-func (b *bench) numbers(t *testing.T) (all []uint16) {
+// receivedIDs returns the IP IDs of the packets that the client received since the last call.
+func (b *bench) receivedIDs(t *testing.T) (all []uint16) {
 	for _, ip := range splitMessages(t, b.lan.messages(), ethernetLen) {
 		all = append(all, binary.BigEndian.Uint16(ip[4:]))
 	}
@@ -31,17 +36,19 @@ func (b *bench) numbers(t *testing.T) (all []uint16) {
 }
 
 // TestEgressKeepsOrder: packets of one flow keep their order while the thread that takes them sleeps and is woken, by
-// them and by others, at any moment.
+// them and by others, at any moment. The packets fit into the ring's records, or are mixed with packets of 2,000 bytes,
+// which do not.
 func TestEgressKeepsOrder(t *testing.T) {
-	for name, size := range map[string]int{"short": 100, "long and short": 2000} {
+	for name, size := range map[string]int{"short": 100, "2000 bytes and short": 2000} {
 		t.Run(name, func(t *testing.T) { keepsOrder(t, size) })
 	}
 }
 
-// keepsOrder sends packets through rings and queue at random, and checks that each flow arrives in order. Long: the
-// steps of one run, each of which needs the state that the one before left.
+// keepsOrder sends bursts of a flow, which end with a short packet after packets of size bytes, while a thread takes
+// them and is woken at random, and checks that they arrive in order. Long: the steps of one run, each of which needs
+// the state that the one before left.
 func keepsOrder(t *testing.T, size int) {
-	x := newExits(t, 1)
+	x := newEgressBench(t, 1)
 	x.Run(t, `ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000
 ethtool -K a0 tx off tso off gso off >/dev/null; ethtool -K b0 tx off tso off gso off gro off >/dev/null`)
 	b := x.reader(t)
@@ -59,7 +66,7 @@ ethtool -K a0 tx off tso off gso off >/dev/null; ethtool -K b0 tx off tso off gs
 			n := b.fast.fromKernel(fds[1].Revents != 0, admission.Now())
 			taken.Add(int64(n))
 			fds[1].Revents = 0
-			if n > 0 || !b.fast.exit.arm() {
+			if n > 0 || !b.fast.egress.arm() {
 				continue
 			}
 			unix.Poll(fds, 1000)
@@ -81,10 +88,10 @@ ethtool -K a0 tx off tso off gso off >/dev/null; ethtool -K b0 tx off tso off gs
 			if sent < last-1 {
 				n = size
 			}
-			burst = append(burst, inOrder(uint16(sent), n))
+			burst = append(burst, numberedAnswer(uint16(sent), n))
 		}
-		x.forward(false, burst...)
-		got = append(got, b.numbers(t)...)
+		x.forwardAggregated(burst...)
+		got = append(got, b.receivedIDs(t)...)
 		netnstest.Await(t, "room for more", func() error {
 			if behind := int64(sent) - taken.Load(); behind > 200 {
 				return fmt.Errorf("%d packets behind", behind)
@@ -93,7 +100,7 @@ ethtool -K a0 tx off tso off gso off >/dev/null; ethtool -K b0 tx off tso off gs
 		})
 	}
 	netnstest.Await(t, "all packets", func() error {
-		if got = append(got, b.numbers(t)...); len(got) < all {
+		if got = append(got, b.receivedIDs(t)...); len(got) < all {
 			return fmt.Errorf("%d of %d came", len(got), all)
 		}
 		return nil
@@ -107,79 +114,82 @@ ethtool -K a0 tx off tso off gso off >/dev/null; ethtool -K b0 tx off tso off gs
 func (x *egressBench) sendOne(t *testing.T, n uint16) {
 	t.Helper()
 	e := x.egresses[0]
-	before, rung := e.written(), e.bellWord()
-	x.forward(true, inOrder(n, 100))
+	writtenBefore, wordBefore := e.written(), e.bellWord()
+	x.forwardSingly(numberedAnswer(n, 100))
 	netnstest.Await(t, "a packet on its way", func() error {
-		if e.written() == before && (e.bellWord() == rung || len(x.readable(t)) == 0) {
+		if e.written() == writtenBefore && (e.bellWord() == wordBefore || len(x.readable(t)) == 0) {
 			return errors.New("nothing has come")
 		}
 		return nil
 	})
 }
 
-// TestEgressNoLostWake: a packet that arrives between a thread's check of the bell and its next attempt to sleep is not
-// forgotten later.
+// TestEgressNoLostWake: the bell is armed, but the thread goes on instead of sleeping. A packet that rings the bell
+// meanwhile is not forgotten: the thread may not sleep before it has taken it.
 func TestEgressNoLostWake(t *testing.T) {
-	x := newExits(t, 1)
+	x := newEgressBench(t, 1)
 	b := x.reader(t)
-	if !b.fast.exit.arm() {
+	if !b.fast.egress.arm() {
 		t.Fatal("nothing has come, and a thread cannot sleep")
 	}
 	b.fast.fromKernel(false, admission.Now())
 	x.sendOne(t, 1)
-	if b.fast.exit.arm() {
+	if b.fast.egress.arm() {
 		t.Error("a thread may sleep while a packet waits")
 	}
 	x.sendOne(t, 2)
 	b.fast.fromKernel(true, admission.Now())
 	x.sendOne(t, 3)
 	b.fast.fromKernel(false, admission.Now())
-	if got := b.numbers(t); !slices.Equal(got, []uint16{1, 2, 3}) {
+	if got := b.receivedIDs(t); !slices.Equal(got, []uint16{1, 2, 3}) {
 		t.Errorf("came %v", got)
 	}
 }
 
-// TestEgressRecordsBeforeBell: records written before the bell was rung come first.
+// TestEgressRecordsBeforeBell: a packet written into the ring before the bell was rung is taken before the packet that
+// rang it.
 func TestEgressRecordsBeforeBell(t *testing.T) {
-	x := newExits(t, 1)
+	x := newEgressBench(t, 1)
 	b := x.reader(t)
 	x.sendOne(t, 1)
-	// As arm does, which sees the record only after another packet rang.
-	b.fast.exit.armed = true
-	atomic.StoreUint32(&b.fast.exit.bell.Armed, 1)
+	// The first half of arm. Its second half would find the record and disarm the bell; here packet 2 rings before that.
+	b.fast.egress.armed = true
+	atomic.StoreUint32(&b.fast.egress.bell.Armed, 1)
 	x.sendOne(t, 2)
 	x.sendOne(t, 3)
 	b.fast.fromKernel(false, admission.Now())
-	if got := b.numbers(t); !slices.Equal(got, []uint16{1, 2, 3}) {
+	if got := b.receivedIDs(t); !slices.Equal(got, []uint16{1, 2, 3}) {
 		t.Errorf("came %v", got)
 	}
 }
 
-// TestEgressWaitsForQueuedPacket: a packet that is announced for the queue and not there yet comes before the records
-// after it.
+// TestEgressWaitsForQueuedPacket: the bell was rung, and the packet that rang it is not in the queue yet. The thread
+// waits for it before it takes the packets in the ring.
 func TestEgressWaitsForQueuedPacket(t *testing.T) {
-	x := newExits(t, 1)
+	x := newEgressBench(t, 1)
 	b := x.reader(t)
-	e := b.fast.exit
+	e := b.fast.egress
 	e.arm()
 	x.sendOne(t, 1)
-	if read(x.queues[0], make([]byte, bufferLen)) < 0 { // it is not there yet
+	// Take it out, as if it had not arrived yet.
+	if read(x.queues[0], make([]byte, bufferLen)) < 0 {
 		t.Fatal("the packet is not in the queue")
 	}
 	x.sendOne(t, 2)
+	// Without the program a packet goes through the queue and rings no bell, as the awaited one does.
 	must(t, e.link.Close())
 	e.link = nil
 	var thread sync.WaitGroup
 	thread.Go(func() { b.fast.fromKernel(false, admission.Now()) })
 	netnstest.Await(t, "a thread that looks for the packet", func() error {
 		if e.bellWord() != 0 {
-			return errors.New("it has not seen who rang")
+			return errors.New("it has not seen that the bell was rung")
 		}
 		return nil
 	})
-	x.forward(true, inOrder(1, 100))
+	x.forwardSingly(numberedAnswer(1, 100))
 	thread.Wait()
-	if got := b.numbers(t); !slices.Equal(got, []uint16{1, 2}) {
+	if got := b.receivedIDs(t); !slices.Equal(got, []uint16{1, 2}) {
 		t.Errorf("came %v", got)
 	}
 }
@@ -187,28 +197,29 @@ func TestEgressWaitsForQueuedPacket(t *testing.T) {
 // TestEgressGivesUpMissingPacket: a packet that does not arrive in the queue does not block others, and when it arrives
 // later, it does not take another one's place.
 func TestEgressGivesUpMissingPacket(t *testing.T) {
-	x := newExits(t, 1)
+	x := newEgressBench(t, 1)
 	x.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000")
 	b := x.reader(t)
-	e := b.fast.exit
-	e.tries = egressTries
+	e := b.fast.egress
+	e.tries = egressTries // as in the daemon: reader lets a thread look for a packet much longer
 	e.arm()
 	x.sendOne(t, 1)
+	// Take it out, as if it had not arrived yet.
 	if read(x.queues[0], make([]byte, bufferLen)) < 0 {
 		t.Fatal("the packet is not in the queue")
 	}
 	x.sendOne(t, 2)
 	b.fast.fromKernel(true, admission.Now())
 	b.fast.fromKernel(false, admission.Now())
-	if got := b.numbers(t); !slices.Equal(got, []uint16{2}) || e.givenUp != 1 {
+	if got := b.receivedIDs(t); !slices.Equal(got, []uint16{2}) || e.givenUp != 1 {
 		t.Fatalf("came %v, %d are late", got, e.givenUp)
 	}
 	if !e.arm() {
 		t.Fatal("nothing more has come, and a thread cannot sleep")
 	}
-	// Without the program one packet arrives unannounced: the late one.
+	// Without the program a packet goes through the queue and rings no bell, as the late one does.
 	must(t, e.link.Close())
-	x.forward(true, inOrder(1, 100))
+	x.forwardSingly(numberedAnswer(1, 100))
 	netnstest.Await(t, "the late packet", func() error {
 		if len(x.readable(t)) == 0 {
 			return errors.New("it is not in the queue")
@@ -216,24 +227,25 @@ func TestEgressGivesUpMissingPacket(t *testing.T) {
 		return nil
 	})
 	b.fast.fromKernel(true, admission.Now())
-	if got := b.numbers(t); !slices.Equal(got, []uint16{1}) || e.givenUp != 0 {
+	if got := b.receivedIDs(t); !slices.Equal(got, []uint16{1}) || e.givenUp != 0 {
 		t.Errorf("came %v, %d are late", got, e.givenUp)
 	}
 	e.link = nil
 }
 
-// TestEgressWithoutRings: without rings, packets use queues that the kernel chooses, whatever program was set before.
+// TestEgressWithoutRings: where opening the rings fails, packets use queues that the kernel chooses, whatever program
+// chose them before.
 func TestEgressWithoutRings(t *testing.T) {
-	x := newExits(t, 3)
+	x := newEgressBench(t, 3)
 	x.close()
 	first, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SocketFilter, License: "MIT", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
 	must(t, err)
 	defer first.Close()
-	used := func() int {
+	usedQueues := func() int {
 		for port := range uint16(40) {
-			x.forward(true, asAnswer(tcp(ports(port, 443), carrying(text(100)))))
+			x.forwardSingly(asAnswer(tcp(ports(port, 443), carrying(text(100)))))
 		}
 		came, which := 0, map[int]bool{}
 		netnstest.Await(t, "packets in the queues", func() error {
@@ -251,14 +263,14 @@ func TestEgressWithoutRings(t *testing.T) {
 		return len(which)
 	}
 	must(t, steer(x.queues[0], first.FD()))
-	if n := used(); n != 1 {
-		t.Fatalf("a program that chooses the first queue has %d used", n)
+	if n := usedQueues(); n != 1 {
+		t.Fatalf("%d queues are used, although a program always chooses the first", n)
 	}
 	x.Do(func() { _, err = openEgress("tun8", x.queues) })
 	if err == nil {
 		t.Error("a device that is not there has rings")
 	}
-	if n := used(); n != 3 {
+	if n := usedQueues(); n != 3 {
 		t.Errorf("%d queues of 3 are used", n)
 	}
 }

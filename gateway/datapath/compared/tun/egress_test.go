@@ -1,3 +1,6 @@
+// Tests of packets from the kernel to clients in the mode fast. tcp and udp make a packet from the client to the site,
+// changed by edits (packets_test.go).
+
 package tun
 
 import (
@@ -15,15 +18,21 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// egressBench is a host that forwards from a wire into a TUN device, and reads its packets from the device's rings.
+// The tests of egress, a thread's source of the packets that the kernel sends to clients. A BPF program (egress.link
+// keeps it attached) writes these packets into the thread's ring. Before the thread sleeps it arms its bell. The next
+// packet then goes through the TUN device's queue, which wakes the thread, and the program rings the bell: it writes
+// into the bell's word where in the ring this packet belongs. Later packets use the ring again.
+
+// egressBench is a host that forwards packets from a wire into a TUN device, tun7.
 type egressBench struct {
 	*wire
-	queues   []int
-	egresses []*egress
-	send     *coalescer
+	queues   []int      // descriptors of the device's queues
+	egresses []*egress  // one for each queue
+	send     *coalescer // sends to the wire
 }
 
-func newExits(t *testing.T, queues int) *egressBench {
+// newEgressBench returns a host whose TUN device has a number of queues.
+func newEgressBench(t *testing.T, queues int) *egressBench {
 	t.Helper()
 	netnstest.NeedTCX(t)
 	x := &egressBench{wire: newWire(t)}
@@ -64,30 +73,35 @@ func (x *egressBench) close() {
 	x.egresses = nil
 }
 
-// reader is a thread that takes packets from the first ring and queue, and waits for announced packets longer than any
-// scheduling delay.
+// reader returns a thread that takes packets from the first ring and queue: fast.fromKernel takes a batch of them, and
+// lan receives what it sends to clients. The thread waits for announced packets longer than any scheduling delay.
 func (x *egressBench) reader(t *testing.T) *bench {
 	b := newBench(t)
-	b.fast.device, b.fast.exit = x.queues[0], x.egresses[0]
-	b.fast.exit.tries = 1 << 22
+	b.fast.device, b.fast.egress = x.queues[0], x.egresses[0]
+	b.fast.egress.tries = 1 << 22
 	for range batch {
 		b.fast.buffers = append(b.fast.buffers, make([]byte, bufferLen))
 	}
 	return b
 }
 
-// forward has the host forward packets: runs of a flow aggregated unless single is true.
-func (x *egressBench) forward(single bool, packets ...[]byte) {
+// forwardAggregated makes the host forward packets, successive ones of a flow as one aggregated packet.
+func (x *egressBench) forwardAggregated(packets ...[]byte) {
 	for _, ip := range packets {
 		x.send.add(bytes.Clone(ip), virtio{}, datapath.MAC{2, 0, 0, 0, 1, 1})
-		if single {
-			x.send.flush()
-		}
 	}
 	x.send.flush()
 }
 
-// asAnswer returns a packet from the client as an answer from the site, with right checksums.
+// forwardSingly makes the host forward packets one by one.
+func (x *egressBench) forwardSingly(packets ...[]byte) {
+	for _, ip := range packets {
+		x.forwardAggregated(ip)
+	}
+}
+
+// asAnswer returns a packet from the client with its addresses exchanged, as an answer from the site. The checksums
+// stay right.
 func asAnswer(ip []byte) []byte {
 	ip = bytes.Clone(ip)
 	copy(ip[12:], site.AsSlice())
@@ -95,7 +109,7 @@ func asAnswer(ip []byte) []byte {
 	return ip
 }
 
-// hop returns a packet after one hop.
+// hop returns a packet after one hop: the TTL is one less.
 func hop(ip []byte) []byte {
 	ip = bytes.Clone(ip)
 	ip[8]--
@@ -104,8 +118,8 @@ func hop(ip []byte) []byte {
 }
 
 // TestEgress: packets that the kernel forwards to clients arrive by ring and queue, complete and in the order of each
-// flow. Aggregated and short packets are mixed, and the packet that wakes a thread is one of them. Without a ring
-// everything arrives by the queue.
+// flow. Some rounds are aggregated, and in some the first packet wakes a thread. Without a ring all packets arrive by
+// the queue.
 func TestEgress(t *testing.T) {
 	for name, ring := range map[string]bool{"ring": true, "queue": false} {
 		t.Run(name, func(t *testing.T) { comesOut(t, ring) })
@@ -113,10 +127,10 @@ func TestEgress(t *testing.T) {
 }
 
 func comesOut(t *testing.T, ring bool) {
-	x := newExits(t, 1)
+	x := newEgressBench(t, 1)
 	b := x.reader(t)
 	if !ring {
-		b.fast.exit = nil
+		b.fast.egress = nil
 		x.close()
 	}
 	random := rand.New(rand.NewPCG(7, 8))
@@ -125,10 +139,14 @@ func comesOut(t *testing.T, ring bool) {
 		for _, ip := range mixed(random) {
 			sent, want = append(sent, asAnswer(ip)), append(want, hop(asAnswer(ip)))
 		}
-		if ring && round%2 == 0 && !b.fast.exit.arm() {
+		if ring && round%2 == 0 && !b.fast.egress.arm() {
 			t.Fatal("nothing has come, and a thread cannot sleep")
 		}
-		x.forward(round%4 > 1, sent...)
+		forward := x.forwardAggregated
+		if round%4 > 1 {
+			forward = x.forwardSingly
+		}
+		forward(sent...)
 		netnstest.Await(t, "the packets of a round", func() error {
 			for b.fast.fromKernel(false, admission.Now()) > 0 {
 				got = append(got, splitMessages(t, b.lan.messages(), ethernetLen)...)
@@ -165,7 +183,7 @@ func (x *egressBench) record(t *testing.T, e *egress) (r *deviceRecord) {
 	netnstest.Await(t, "a record in a ring", func() error {
 		var queued bool
 		if r, queued = e.take(); r == nil {
-			return fmt.Errorf("there is none; ahead of it comes one by the queue: %v", queued)
+			return fmt.Errorf("there is none; a packet in the queue precedes it: %v", queued)
 		}
 		return nil
 	})
@@ -174,16 +192,16 @@ func (x *egressBench) record(t *testing.T, e *egress) (r *deviceRecord) {
 
 // TestEgressWakes: of several sleeping threads, a packet wakes the one whose ring gets the following packets.
 func TestEgressWakes(t *testing.T) {
-	x := newExits(t, 3)
+	x := newEgressBench(t, 3)
 	buf, woken := make([]byte, bufferLen), map[int]bool{}
 	for port := range uint16(40) {
 		for _, e := range x.egresses {
 			if !e.arm() {
-				t.Fatal("a thread cannot sleep for the records of another one's packets")
+				t.Fatal("a thread cannot sleep although its own ring is empty")
 			}
 		}
 		packet := func(n uint16) []byte { return asAnswer(tcp(ports(port, 443), id(n), carrying(text(100)))) }
-		x.forward(true, packet(1), packet(2))
+		x.forwardSingly(packet(1), packet(2))
 		var threads []int
 		netnstest.Await(t, "a thread that is woken", func() error {
 			if threads = x.readable(t); len(threads) == 0 {
@@ -193,7 +211,7 @@ func TestEgressWakes(t *testing.T) {
 		})
 		e := x.egresses[threads[0]]
 		if r, queued := e.take(); r != nil || !queued {
-			t.Fatalf("first comes %+v, not who woke the thread", r)
+			t.Fatalf("first comes %+v, not the packet that woke the thread", r)
 		}
 		r := x.record(t, e)
 		if len(threads) > 1 || r.Len == 0 {
@@ -214,24 +232,25 @@ func TestEgressWakes(t *testing.T) {
 
 // TestEgressRingFull: packets that find the ring full are dropped and counted; others stay.
 func TestEgressRingFull(t *testing.T) {
-	x := newExits(t, 1)
+	x := newEgressBench(t, 1)
 	e := x.egresses[0]
 	const more = 30
-	sent, lost, came := egressRing/(8+1512)+more, 0, 0
+	const record = 8 + 1512 // bytes in the ring: the kernel's header of a record, and struct record
+	sent, lost, came := egressRing/record+more, 0, 0
 	for i := range sent {
-		x.forward(true, asAnswer(udp(id(uint16(i)), carrying(text(100)))))
+		x.forwardSingly(asAnswer(udp(id(uint16(i)), carrying(text(100)))))
 		if i%100 > 0 && i < sent-1 {
 			continue
 		}
 		netnstest.Await(t, "packets on their way", func() error {
 			lost += e.overflow()
-			if came = int(e.written() / (8 + 1512)); came+lost != i+1 {
+			if came = int(e.written() / record); came+lost != i+1 {
 				return fmt.Errorf("%d came, %d found no room of %d", came, lost, i+1)
 			}
 			return nil
 		})
 	}
-	if lost < more || lost > more+1 { // a record may be left out for the ring to know itself full
+	if lost < more || lost > more+1 { // the kernel may leave the room of one record unused
 		t.Errorf("%d were lost, want %d", lost, more)
 	}
 	for i := range came {
@@ -244,13 +263,13 @@ func TestEgressRingFull(t *testing.T) {
 	}
 }
 
-// TestEgressLongPackets: packets too long for a record, and the gateway's own, are announced in the ring and complete
-// in the queue; without the ring everything arrives by the queue.
+// TestEgressLongPackets: a packet too long for a record, and a packet of the gateway's own, go through the queue. For
+// each the ring has a record of length 0 at its position. Without the ring all packets arrive by the queue.
 func TestEgressLongPackets(t *testing.T) {
-	x := newExits(t, 1)
+	x := newEgressBench(t, 1)
 	x.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000")
 	e, buf := x.egresses[0], make([]byte, bufferLen)
-	whole := func(want []byte) {
+	readsWhole := func(want []byte) {
 		t.Helper()
 		netnstest.Await(t, "a packet in the queue", func() error {
 			if n := read(x.queues[0], buf); n != virtioLen+len(want) || !bytes.Equal(buf[virtioLen:n], want) {
@@ -260,8 +279,8 @@ func TestEgressLongPackets(t *testing.T) {
 		})
 	}
 	long, longest := asAnswer(udp(carrying(text(5000)))), asAnswer(udp(carrying(text(1500-28))))
-	x.forward(true, long, longest)
-	whole(hop(long))
+	x.forwardSingly(long, longest)
+	readsWhole(hop(long))
 	x.Run(t, "ping -c 1 -W 0.1 -s 100 10.1.0.10 >/dev/null || true")
 	var lens []uint16
 	for range 3 {
@@ -279,7 +298,7 @@ func TestEgressLongPackets(t *testing.T) {
 	}
 	x.close()
 	for range 2 {
-		x.forward(true, longest)
-		whole(hop(longest))
+		x.forwardSingly(longest)
+		readsWhole(hop(longest))
 	}
 }

@@ -19,7 +19,7 @@ type fast struct {
 	up      coalescer // to the kernel
 	down    coalescer // to the LAN
 	buffers [][]byte  // buffers for a batch of packets from the device's queue
-	exit    *egress   // source of packets for clients; nil: the queue only
+	egress  *egress   // source of packets for clients; nil: the queue only
 	queue   []byte    // a frame too long for the ring
 
 	checked int64 // when the ring was last checked
@@ -65,13 +65,13 @@ func openFast(s *shared, judge func() *admission.Judge) (all []*fast, err error)
 			return all, fmt.Errorf("thread %d of %d: %w", i+1, len(all), err)
 		}
 	}
-	exits, err := openEgress(s.cfg.Device, queues)
+	egresses, err := openEgress(s.cfg.Device, queues)
 	if err != nil {
 		s.cfg.Log.Info("packets for clients are read one by one, for this kernel cannot hand over many at a time", "device",
 			s.cfg.Device, "err", err)
 	}
-	for i, e := range exits {
-		all[i].exit = e
+	for i, e := range egresses {
+		all[i].egress = e
 	}
 	return all, nil
 }
@@ -126,16 +126,16 @@ func (f *fast) close() {
 		f.ring.close()
 		f.ring = nil
 	}
-	if f.exit != nil {
-		f.exit.close()
-		f.exit = nil
+	if f.egress != nil {
+		f.egress.close()
+		f.egress = nil
 	}
 }
 
 // run moves packets until the waker wakes. The thread ends with it.
 func (f *fast) run() {
 	runtime.LockOSThread()
-	// Not by epoll, whose callback runs for each packet, waited for or not.
+	// With poll, not epoll: epoll's callback in the kernel runs for each packet, also while no thread waits.
 	fds := []unix.PollFd{{Fd: int32(f.stop.fd), Events: unix.POLLIN}, {Fd: int32(f.socket), Events: unix.POLLIN}, {
 		Fd: int32(f.device), Events: unix.POLLIN}}
 	for !f.stop.isWoken.Load() {
@@ -145,10 +145,10 @@ func (f *fast) run() {
 		fds[2].Revents = 0
 		if now > f.checked+idle.Nanoseconds() {
 			f.check(now)
-			queued = queued || f.exit != nil && f.exit.givenUp > 0
+			queued = queued || f.egress != nil && f.egress.givenUp > 0
 		}
 		n += f.fromKernel(queued, now)
-		if n > 0 || f.exit != nil && !f.exit.arm() {
+		if n > 0 || f.egress != nil && !f.egress.arm() {
 			continue
 		}
 		poll(fds)
@@ -234,15 +234,15 @@ func (f *fast) frame(frame []byte, now int64) {
 // known to have a packet, or may have one that was given up.
 func (f *fast) fromKernel(queued bool, now int64) int {
 	n := 0
-	if f.exit == nil {
+	if f.egress == nil {
 		for n < batch && f.fromQueue(f.buffers[n], now) {
 			n++
 		}
 	} else {
-		if queued && f.exit.bellWord() == 0 {
-			f.exit.givenUp = max(f.exit.givenUp, 1)
+		if queued && f.egress.bellWord() == 0 {
+			f.egress.givenUp = max(f.egress.givenUp, 1)
 			n = f.leftOver(n, now)
-			f.exit.givenUp = 0
+			f.egress.givenUp = 0
 		}
 		n = f.fromRing(n, now)
 	}
@@ -250,9 +250,9 @@ func (f *fast) fromKernel(queued bool, now int64) int {
 		return 0
 	}
 	f.down.flush()
-	if f.exit != nil {
-		f.exit.give()
-		f.down.unsent += f.exit.overflow()
+	if f.egress != nil {
+		f.egress.give()
+		f.down.unsent += f.egress.overflow()
 	}
 	f.report(&f.down)
 	return n
@@ -265,7 +265,7 @@ func (f *fast) fromQueue(buffer []byte, now int64) bool {
 	if got < 0 {
 		return false
 	}
-	// Others are not for clients, such as the kernel's IPv6 neighbour discovery.
+	// Packets other than IPv4 are not for clients, such as the kernel's IPv6 neighbour discovery.
 	if ip, ok := ipv4(buffer[virtioLen:max(got, virtioLen)]); ok {
 		f.packet(ip, readVirtio(buffer), now)
 	}
@@ -274,9 +274,9 @@ func (f *fast) fromQueue(buffer []byte, now int64) bool {
 
 // fromRing takes the rest of a batch that has n packets, and returns the new number.
 func (f *fast) fromRing(n int, now int64) int {
-	tries := f.exit.tries
+	tries := f.egress.tries
 	for n < batch {
-		r, queued := f.exit.take()
+		r, queued := f.egress.take()
 		if r == nil && !queued {
 			break
 		}
@@ -292,23 +292,24 @@ func (f *fast) fromRing(n int, now int64) int {
 	return n
 }
 
-// inTurn takes a packet that must come through the queue, as the nth of a batch, and returns the new number of packets
-// and how often to look for the batch's next one. It gives up a packet that does not arrive because a queue was full.
+// inTurn takes from the queue the packet to which the ring or the bell refers, as the nth of a batch. It looks tries
+// times, and gives up a packet that has not arrived then: the queue was full. It returns the new number of packets, and
+// how often to look for the batch's next packet in the queue.
 func (f *fast) inTurn(n, tries int, now int64) (int, int) {
 	for range tries {
 		if f.fromQueue(f.buffers[n], now) {
 			return f.leftOver(n+1, now), tries
 		}
 	}
-	f.exit.givenUp++
+	f.egress.givenUp++
 	return n + 1, 1
 }
 
-// leftOver takes packets that were given up and have arrived since, as the rest of a batch that has n packets: later
-// packets are as many positions further back in the queue.
+// leftOver takes packets that were given up but have arrived since, as the rest of a batch that has n packets. They are
+// in the queue before the packet that inTurn looks for next.
 func (f *fast) leftOver(n int, now int64) int {
-	for ; f.exit.givenUp > 0 && n < batch && f.fromQueue(f.buffers[n], now); n++ {
-		f.exit.givenUp--
+	for ; f.egress.givenUp > 0 && n < batch && f.fromQueue(f.buffers[n], now); n++ {
+		f.egress.givenUp--
 	}
 	return n
 }

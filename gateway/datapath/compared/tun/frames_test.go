@@ -1,3 +1,7 @@
+// Tests of what the two modes do with frames of the LAN and packets of the kernel. The two modes are "studied", which
+// study 1 describes, and "fast", which aggregates packets. tcp and udp make a packet from the client to the site,
+// changed by edits (packets_test.go). bench has a thread of each mode.
+
 package tun
 
 import (
@@ -15,13 +19,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/compared/admission"
 )
 
+// A stranger is a client that is not admitted.
+
 var (
 	clientMAC   = datapath.MAC{2, 0, 0, 0, 0, 10}
 	strangerMAC = datapath.MAC{2, 0, 0, 0, 0, 11}
 	stranger    = netip.MustParseAddr("10.1.0.11")
 )
 
-// bench is a thread of each mode between two taps, with an admitted and an unauthenticated client.
+// bench has a thread of each mode, an admitted client and a stranger. The taps record what the threads send to the LAN
+// and to the kernel.
 type bench struct {
 	lan, kernel tap
 	studied     *studied
@@ -74,7 +81,7 @@ func onFrame(v virtio) virtio {
 	return v
 }
 
-// in gives a frame to a mode and returns what the kernel and the LAN received, split.
+// in gives a frame from the LAN to a mode and returns what the kernel and the LAN received, aggregated packets split.
 func (b *bench) in(t *testing.T, fast bool, f []byte) (kernel, lan [][]byte) {
 	t.Helper()
 	f, now := append(make([]byte, 0, bufferLen), f...), admission.Now()
@@ -100,8 +107,9 @@ func (b *bench) out(t *testing.T, fast bool, v virtio, ip []byte) [][]byte {
 	return splitMessages(t, b.lan.messages(), ethernetLen)
 }
 
-// TestFrames: both modes treat every frame alike, whatever work is left to be done on it. Long: most lines are the
-// table of cases.
+// TestFrames: both modes treat a frame from the LAN alike, also if a checksum was left for later ("sum left") or the
+// frame has an aggregated packet. The frame before it in the table, if there is one, prepares the case; kernel and lan
+// are the packets that go to the kernel and back to the LAN. Long: most lines are the table of cases.
 func TestFrames(t *testing.T) {
 	data := text(2500)
 	ofStranger := between(stranger, site)
@@ -136,18 +144,18 @@ func TestFrames(t *testing.T) {
 			[][]byte{prohibited(scratch(1000), udp(ofStranger), addrNumber(portal))}},
 		"to the portal": {nil, frame(strangerMAC, onFrame(partialSum(tcpChecksum)), unsummed(tcp(syn, ofStranger))),
 			redirected(tcp(syn, ofStranger)), nil},
-		"aggregated, to it": {frame(strangerMAC, virtio{}, tcp(syn, ofStranger)), frame(strangerMAC, onFrame(aggregated),
-			unsummed(tcp(ofStranger, carrying(data)))), redirected(split(ofStranger)...), nil},
-		"to it, nobody's": {
+		"aggregated, to the portal": {frame(strangerMAC, virtio{}, tcp(syn, ofStranger)), frame(strangerMAC,
+			onFrame(aggregated), unsummed(tcp(ofStranger, carrying(data)))), redirected(split(ofStranger)...), nil},
+		"to the portal, of no connection": {
 			nil, frame(strangerMAC, virtio{}, tcp(ofStranger)), nil, [][]byte{reset(scratch(100), tcp(ofStranger))}},
-		"to it, a reset": {
+		"to the portal, a reset": {
 			nil, frame(strangerMAC, virtio{}, tcp(ofStranger, func(p *packet) { p.l4.(*layers.TCP).RST = true })), nil, nil},
-		"here": {nil, frame(strangerMAC, onFrame(partialSum(udpChecksum)), unsummed(udp(between(stranger, portal),
+		"to the gateway": {nil, frame(strangerMAC, onFrame(partialSum(udpChecksum)), unsummed(udp(between(stranger, portal),
 			ports(1, 53)))), [][]byte{udp(between(stranger, portal), ports(1, 53))}, nil},
-		"DHCP":                {nil, frame(strangerMAC, virtio{}, udp(between(stranger, portal), ports(68, 67))), nil, nil},
-		"to one not admitted": {nil, frame(clientMAC, virtio{}, udp(between(client, stranger))), nil, nil},
-		"to everybody's MAC":  {nil, toAll(frame(clientMAC, virtio{}, tcp())), nil, nil},
-		"here, to all": {nil, toAll(frame(clientMAC, virtio{}, udp(between(client, portal), ports(1, 53)))),
+		"DHCP":          {nil, frame(strangerMAC, virtio{}, udp(between(stranger, portal), ports(68, 67))), nil, nil},
+		"to a stranger": {nil, frame(clientMAC, virtio{}, udp(between(client, stranger))), nil, nil},
+		"by broadcast":  {nil, toAll(frame(clientMAC, virtio{}, tcp())), nil, nil},
+		"to the gateway, by broadcast": {nil, toAll(frame(clientMAC, virtio{}, udp(between(client, portal), ports(1, 53)))),
 			[][]byte{udp(between(client, portal), ports(1, 53))}, nil},
 		"IPv6":                  {nil, ethertype(0x86dd, frame(clientMAC, virtio{}, tcp())), nil, nil},
 		"a second tag":          {nil, ethertype(0x8100, frame(clientMAC, virtio{}, tcp())), nil, nil},
@@ -170,6 +178,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+// equal compares the packets that a side, name, received.
 func equal(t *testing.T, name string, got, want [][]byte) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -182,6 +191,7 @@ func equal(t *testing.T, name string, got, want [][]byte) {
 	}
 }
 
+// toAll gives a frame the broadcast address as destination.
 func toAll(f []byte) []byte {
 	copy(f[frameStart:], "\xff\xff\xff\xff\xff\xff")
 	return f
@@ -192,7 +202,7 @@ func ethertype(e uint16, f []byte) []byte {
 	return f
 }
 
-// TestPackets: packets from the kernel for clients.
+// TestPackets: both modes send the LAN a packet of the kernel that a client may get, and no other.
 func TestPackets(t *testing.T) {
 	toClient, toStranger := between(site, client), between(site, stranger)
 	for name, c := range map[string]struct {
@@ -206,7 +216,7 @@ func TestPackets(t *testing.T) {
 			udp(between(portal, stranger), ports(53, 1)), [][]byte{udp(between(portal, stranger), ports(53, 1))}},
 		"of the portal": {
 			tcp(between(portal, stranger), ports(8080, 5)), [][]byte{tcp(between(portal, stranger), ports(8080, 5))}},
-		"of a redirect's": {
+		"of the portal, to a redirected connection": {
 			tcp(between(portal, stranger), ports(8080, 40000)), [][]byte{tcp(between(site, stranger), ports(80, 40000))}},
 		"IPv6, for nobody": {append([]byte{0x60}, make([]byte, 50)...), nil},
 	} {

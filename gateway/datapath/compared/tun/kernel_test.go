@@ -1,3 +1,6 @@
+// A test that the kernel splits the coalescer's packets into the ones that were joined. tcp and udp make a packet from
+// the client to the site, changed by edits (packets_test.go).
+
 package tun
 
 import (
@@ -11,7 +14,10 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// mixed returns a round of packets from clients: alternating flows, in bursts.
+// These tests send the packets that a coalescer aggregated through this machine's kernel, and check that the kernel
+// splits them into the packets that went in.
+
+// mixed returns a round of packets from a client: bursts of up to 20 flows in random order.
 func mixed(random *rand.Rand) (all [][]byte) {
 	var flows [][][]byte
 	for port := range random.IntN(20) + 1 {
@@ -38,9 +44,9 @@ func mixed(random *rand.Rand) (all [][]byte) {
 	return all
 }
 
-// arrives has a coalescer send rounds of packets, and compares what leaves a link without offloads with the packets as
-// the path should have changed them.
-func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
+// checkArrival has a coalescer send rounds of packets, and takes what arrives at the far end of a link without
+// offloads. These must be the packets that were sent, each as changed makes it.
+func checkArrival(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
 	t.Helper()
 	netnstest.OnOneCPU(t)
 	random := rand.New(rand.NewPCG(5, 6))
@@ -81,12 +87,12 @@ const noOffloads = "ethtool -K a0 tx off tso off gso off >/dev/null"
 func TestKernelSplitsForLAN(t *testing.T) {
 	w := newWire(t)
 	w.Run(t, noOffloads)
-	arrives(t, w, &coalescer{fd: w.out, udp: joinsUDP(), headerBytes: ethernetLen, srcMAC: [6]byte{2, 0, 0, 0, 1, 2}},
+	checkArrival(t, w, &coalescer{fd: w.out, udp: joinsUDP(), headerBytes: ethernetLen, srcMAC: [6]byte{2, 0, 0, 0, 1, 2}},
 		func([]byte) {})
 }
 
-// TestKernelSplitsFromDevice: packets that a coalescer passes to the kernel leave it as the original packets after one
-// hop.
+// TestKernelSplitsFromDevice: packets that a coalescer writes into the TUN device leave the machine as the original
+// packets after one hop.
 func TestKernelSplitsFromDevice(t *testing.T) {
 	w := newWire(t)
 	w.Run(t, noOffloads+`
@@ -103,7 +109,7 @@ ip addr add 192.0.2.1/24 dev a0; ip neigh replace 192.0.2.2 lladdr 02:00:00:00:0
 	})
 	t.Cleanup(func() { unix.Close(fd) })
 	w.Run(t, "ip addr add 10.1.0.1/24 dev tun7; ip link set tun7 up")
-	arrives(t, w, &coalescer{fd: fd, udp: udp}, func(ip []byte) {
+	checkArrival(t, w, &coalescer{fd: fd, udp: udp}, func(ip []byte) {
 		ip[8]--
 		sumHeader(ip)
 	})

@@ -4,7 +4,7 @@ import "github.com/gateweigh/gateweigh/gateway/datapath"
 
 // Kind is this kind of data path.
 var Kind = datapath.Kind{
-	Name:       "tun",
+	Traits:     datapath.Traits{Name: "tun", Keys: []string{"fast", "device"}, PPPoE: true, HidesLAN: true},
 	Open:       open,
 	Check:      Check,
 	Left:       func(s datapath.Setup) bool { return Left(s.LAN()) },

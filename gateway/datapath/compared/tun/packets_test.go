@@ -1,3 +1,5 @@
+// Helpers that make packets for this package's tests.
+
 package tun
 
 import (
@@ -19,6 +21,9 @@ var (
 	another = netip.MustParseAddr("192.0.2.3")
 )
 
+// Packets for this package's tests. tcp and udp make a packet from the client to the site, changed by edits such as
+// syn, ports and between.
+
 // packet is an IP packet under construction.
 type packet struct {
 	ip      layers.IPv4
@@ -26,12 +31,13 @@ type packet struct {
 	payload []byte
 }
 
-// tcp is a segment from the client to a site's web server, changed by how.
+// tcp returns a segment from the client to the site's web server, changed by edits.
 func tcp(edits ...func(*packet)) []byte {
 	l4 := &layers.TCP{SrcPort: 40000, DstPort: 80, Seq: 1000, Ack: 2000, ACK: true, Window: 500}
 	return build(&packet{l4: l4, ip: layers.IPv4{Protocol: layers.IPProtocolTCP}}, edits)
 }
 
+// udp returns a datagram from the client to the site's port 443, changed by edits.
 func udp(edits ...func(*packet)) []byte {
 	return build(&packet{l4: &layers.UDP{SrcPort: 40000, DstPort: 443}, ip: layers.IPv4{Protocol: layers.IPProtocolUDP}},
 		edits)
@@ -40,8 +46,8 @@ func udp(edits ...func(*packet)) []byte {
 func build(p *packet, edits []func(*packet)) []byte {
 	p.ip.Version, p.ip.TTL, p.ip.Flags, p.ip.Id = 4, 64, layers.IPv4DontFragment, 7
 	p.ip.SrcIP, p.ip.DstIP = client.AsSlice(), site.AsSlice()
-	for _, h := range edits {
-		h(p)
+	for _, edit := range edits {
+		edit(p)
 	}
 	switch l := p.l4.(type) {
 	case *layers.TCP:
@@ -103,8 +109,8 @@ func text(n int) []byte {
 	return b
 }
 
-// summed reports whether a packet's checksums are right, and fails the test if not.
-func summed(t *testing.T, ip []byte) {
+// checkSums fails the test if one of a packet's checksums is wrong.
+func checkSums(t *testing.T, ip []byte) {
 	t.Helper()
 	if header := ip[:int(ip[0]&15)*4]; fold(sum(header, 0)) != 0xffff {
 		t.Errorf("the header's sum is wrong: %x", header)
@@ -147,14 +153,15 @@ func TestReplace(t *testing.T) {
 	for range 10_000 {
 		ip := tcp(carrying(text(random.IntN(60))))
 		readdress(ip, ip[ipLen:], 12+4*random.IntN(2), random.Uint32(), 2*random.IntN(2), uint16(random.Uint32()))
-		summed(t, ip)
+		checkSums(t, ip)
 		if t.Failed() {
-			t.Fatalf("of %x", ip)
+			t.Fatalf("in the packet %x", ip)
 		}
 	}
 }
 
-// TestSegment computes checksums that were left for later, and splits aggregated packets.
+// TestSegment: settle computes checksums that were left for later ("sum left"), splits aggregated packets, and refuses
+// virtio headers that do not fit the packet (want is nil).
 func TestSegment(t *testing.T) {
 	const size = 1000
 	data := text(3*size + 200)
@@ -205,7 +212,7 @@ func TestSegment(t *testing.T) {
 	}
 }
 
-// unsummed leaves a packet's transport checksum for later.
+// unsummed leaves a packet's transport checksum for later: its field holds the pseudo-header's sum only.
 func unsummed(ip []byte) []byte {
 	index := ipLen + udpChecksum
 	if ip[9] == protocolTCP {
@@ -215,6 +222,8 @@ func unsummed(ip []byte) []byte {
 	return ip
 }
 
+// partialSum returns the virtio header of a packet whose checksum, at an offset in the transport header, is left for
+// later.
 func partialSum(offset uint16) virtio {
 	return virtio{flags: unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, sumStart: ipLen, sumOffset: offset}
 }

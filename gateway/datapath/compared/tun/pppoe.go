@@ -15,16 +15,16 @@ import (
 //	2                     2         2                         2
 const (
 	etherSession = 0x8864
-	lineLen      = 8
-	lineData     = 0x1100 // version 1, type 1, code 0
+	pppoeLen     = 8
+	pppoeData    = 0x1100 // version 1, type 1, code 0
 	pppIPv4      = 0x0021
 	pppIPv6      = 0x0057
 )
 
-// lineIn handles a frame of a PPPoE session. Those of control protocols go to the concentrator's own socket.
-func (w *worker) lineIn(frame []byte, v virtio, now int64) {
+// pppoeIn handles a frame of a PPPoE session. Those of control protocols go to the concentrator's own socket.
+func (w *worker) pppoeIn(frame []byte, v virtio, now int64) {
 	h := frame[ethernetLen:]
-	if !w.cfg.PPPoE || len(h) < lineLen || binary.BigEndian.Uint16(h) != lineData {
+	if !w.cfg.PPPoE || len(h) < pppoeLen || binary.BigEndian.Uint16(h) != pppoeData {
 		return
 	}
 	switch binary.BigEndian.Uint16(h[6:]) {
@@ -36,14 +36,14 @@ func (w *worker) lineIn(frame []byte, v virtio, now int64) {
 		return
 	}
 	session, length := binary.BigEndian.Uint16(h[2:]), int(binary.BigEndian.Uint16(h[4:]))
-	ip, ok := ipv4(h[lineLen:])
+	ip, ok := ipv4(h[pppoeLen:])
 	const protocol = 2 // bytes, of the length too
-	if !ok || session == 0 || length < protocol+len(ip) || length > len(h)-lineLen+protocol {
+	if !ok || session == 0 || length < protocol+len(ip) || length > len(h)-pppoeLen+protocol {
 		w.judge.Count(admission.Malformed, 1)
 		return
 	}
 	from := sender{datapath.MAC(frame[6:12]), session, frame[0]&1 != 0}
-	v.sumStart -= min(v.sumStart, ethernetLen+lineLen)
+	v.sumStart -= min(v.sumStart, ethernetLen+pppoeLen)
 	whole := func(ip []byte) {
 		if _, mtu := w.judge.PPPoE(sourceOf(ip)); mtu != 0 {
 			clamp(ip, mtu)
@@ -55,9 +55,9 @@ func (w *worker) lineIn(frame []byte, v virtio, now int64) {
 	}
 }
 
-// toLine sends a whole packet to a PPPoE session: in fragments if it is longer than the MTU, or an error to its sender
+// toPPPoE sends a whole packet to a PPPoE session: in fragments if it is longer than the MTU, or an error to its sender
 // if it must not be fragmented.
-func (w *worker) toLine(mac datapath.MAC, session, mtu uint16, ip []byte, now int64) {
+func (w *worker) toPPPoE(mac datapath.MAC, session, mtu uint16, ip []byte, now int64) {
 	clamp(ip, mtu)
 	if len(ip) <= int(mtu) {
 		w.sendPPPoE(mac, session, ip)
@@ -77,15 +77,15 @@ func (w *worker) toLine(mac datapath.MAC, session, mtu uint16, ip []byte, now in
 
 // sendPPPoE sends a packet in a frame of a session.
 func (w *worker) sendPPPoE(mac datapath.MAC, session uint16, ip []byte) {
-	frame := w.framed[:packetStart+lineLen+len(ip)]
+	frame := w.framed[:packetStart+pppoeLen+len(ip)]
 	w.header(mac, frame)
 	h := frame[frameStart+ethernetLen-2:]
 	binary.BigEndian.PutUint16(h, etherSession)
-	binary.BigEndian.PutUint16(h[2:], lineData)
+	binary.BigEndian.PutUint16(h[2:], pppoeData)
 	binary.BigEndian.PutUint16(h[4:], session)
 	binary.BigEndian.PutUint16(h[6:], uint16(2+len(ip)))
 	binary.BigEndian.PutUint16(h[8:], pppIPv4)
-	copy(frame[packetStart+lineLen:], ip)
+	copy(frame[packetStart+pppoeLen:], ip)
 	w.sendFrame(frame)
 }
 

@@ -1,3 +1,6 @@
+// Tests of frames of PPPoE clients. bench has a thread of each mode, an admitted client and a stranger, who is not
+// admitted (frames_test.go); tcp and udp make a packet from the client to the site, changed by edits (packets_test.go).
+
 package tun
 
 import (
@@ -11,17 +14,20 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
+// The tests of PPPoE's header: the two modes take it off, and send packets no longer than the session's MTU.
+
+// session is the client's PPPoE session.
 const session = 0x1234
 
-// newLineBench is a bench whose client is on PPPoE.
-func newLineBench(t testing.TB) *bench {
+// newPPPoEBench is a bench whose client is on PPPoE.
+func newPPPoEBench(t testing.TB) *bench {
 	t.Helper()
 	b := newBench(t, func(c *datapath.Setup) { c.PPPoE = true })
 	must(t, b.table.Set(datapath.Client{Addrs: []netip.Addr{client}, MAC: clientMAC, Session: session, Admitted: true}))
 	return b
 }
 
-// inSession is frame with a packet in a session.
+// inSession returns a frame of the client's PPPoE session with an IP packet.
 func inSession(ip []byte) []byte {
 	h := binary.BigEndian.AppendUint16([]byte{0x11, 0}, session)
 	h = append(binary.BigEndian.AppendUint16(h, uint16(2+len(ip))), 0, 0x21)
@@ -30,8 +36,8 @@ func inSession(ip []byte) []byte {
 	return f
 }
 
-// option is a SYN's MSS, after some bytes without meaning.
-func option(mss uint16, before int) func(*packet) {
+// mssOption adds an MSS option to a SYN, after a number of no-operation options, each of one byte.
+func mssOption(mss uint16, before int) func(*packet) {
 	return func(p *packet) {
 		l := p.l4.(*layers.TCP)
 		for range before {
@@ -42,11 +48,15 @@ func option(mss uint16, before int) func(*packet) {
 	}
 }
 
-// TestPPPoEDecapsulation: both modes take the header off what is right, and drop the rest.
+// TestPPPoEDecapsulation: both modes take PPPoE's header off a packet of a client's session, lower the MSS of a SYN to
+// what fits, and drop other frames. kernel is the packet that the kernel gets; nil: none. reason is the counter that
+// counts the frame; "": none.
 func TestPPPoEDecapsulation(t *testing.T) {
-	put := func(index int, to ...byte) []byte {
+	// put returns a frame of the session with values at an index of PPPoE's header: version and type, code, session,
+	// length, PPP's protocol.
+	put := func(index int, values ...byte) []byte {
 		f := inSession(udp())
-		copy(f[packetStart+index:], to)
+		copy(f[packetStart+index:], values)
 		return f
 	}
 	for name, c := range map[string]struct {
@@ -56,12 +66,12 @@ func TestPPPoEDecapsulation(t *testing.T) {
 	}{
 		"TCP":                 {inSession(tcp()), tcp(), "forwarded"},
 		"padded":              {append(inSession(udp()), make([]byte, 8)...), udp(), "forwarded"},
-		"a SYN":               {inSession(tcp(syn, option(1400, 0))), tcp(syn, option(1400, 0)), "forwarded"},
-		"a SYN, clamped":      {inSession(tcp(syn, option(1460, 0))), tcp(syn, option(1452, 0)), "forwarded"},
-		"a SYN, clamped, odd": {inSession(tcp(syn, option(1460, 1))), tcp(syn, option(1452, 1)), "forwarded"},
-		"without a line":      {frame(clientMAC, virtio{}, udp()), nil, "wrong-mac"},
+		"a SYN":               {inSession(tcp(syn, mssOption(1400, 0))), tcp(syn, mssOption(1400, 0)), "forwarded"},
+		"a SYN, clamped":      {inSession(tcp(syn, mssOption(1460, 0))), tcp(syn, mssOption(1452, 0)), "forwarded"},
+		"a SYN, clamped, odd": {inSession(tcp(syn, mssOption(1460, 1))), tcp(syn, mssOption(1452, 1)), "forwarded"},
+		"without PPPoE":       {frame(clientMAC, virtio{}, udp()), nil, "wrong-mac"},
 		"another session":     {put(2, 0x12, 0x35), nil, "wrong-mac"},
-		"another MAC":         {inFrameOf(strangerMAC, inSession(udp())), nil, "wrong-mac"},
+		"another MAC":         {sentBy(strangerMAC, inSession(udp())), nil, "wrong-mac"},
 		"no session":          {put(2, 0, 0), nil, "malformed"},
 		"too long":            {put(4, 0xff, 0), nil, "malformed"},
 		"too short":           {put(4, 0, 20), nil, "malformed"},
@@ -72,7 +82,7 @@ func TestPPPoEDecapsulation(t *testing.T) {
 		"cut":                 {inSession(udp())[:packetStart+5], nil, ""},
 	} {
 		for _, fast := range []bool{false, true} {
-			b := newLineBench(t)
+			b := newPPPoEBench(t)
 			kernel, lan := b.in(t, fast, c.frame)
 			if got := bytes.Join(kernel, nil); !bytes.Equal(got, c.kernel) || len(lan) > 0 {
 				t.Errorf("%s, fast %v: the kernel got\n%x, want\n%x, and the LAN %x", name, fast, got, c.kernel, lan)
@@ -88,7 +98,8 @@ func TestPPPoEDecapsulation(t *testing.T) {
 	}
 }
 
-func inFrameOf(m datapath.MAC, f []byte) []byte {
+// sentBy gives a frame a sender.
+func sentBy(m datapath.MAC, f []byte) []byte {
 	copy(f[frameStart+6:], m[:])
 	return f
 }
@@ -103,7 +114,7 @@ func TestFragments(t *testing.T) {
 			t.Errorf("a fragment of %d bytes: %x", len(part), part[:ipLen])
 		}
 		if int(place&0x1fff)*8 != len(got) || (place&0x2000 == 0) != (len(got)+len(part)-ipLen == len(whole)-ipLen) {
-			t.Errorf("after %d bytes at %x", len(got), place)
+			t.Errorf("after %d bytes, a fragment says of its offset and flags %x", len(got), place)
 		}
 		got = append(got, part[ipLen:]...)
 	})
@@ -112,7 +123,8 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// FuzzClamp: options of any kind are no longer or shorter, and no other byte changes than an MSS and the checksum.
+// FuzzClamp: whatever options a SYN has, lowering its MSS changes the MSS and the checksum only, and the checksum stays
+// right.
 func FuzzClamp(f *testing.F) {
 	for _, o := range [][]byte{{2, 4, 5, 180}, {1, 2, 4, 5, 180}, {3, 0}, {2, 4}, {0, 2, 4, 5, 180}} {
 		f.Add(o)

@@ -80,7 +80,8 @@ func (r *redirects) fromPortal(ip []byte, now int64) {
 	}
 }
 
-// direct removes the entry that a client's connection to the portal itself would match.
+// direct handles the first packet of a client's connection to the portal itself. It removes the entry of an earlier
+// redirected connection from the same port of the client: answers would get that one's address.
 func (r *redirects) direct(ip []byte) {
 	tcp := r.ofPortal(ip, 2)
 	if tcp == nil || tcp[13]&(flagSYN|flagACK) != flagSYN {

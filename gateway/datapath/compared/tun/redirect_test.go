@@ -1,3 +1,6 @@
+// Tests of the redirection of clients' web requests to the portal. tcp makes a packet from the client to the site,
+// changed by edits such as ports, syn and carrying (a payload); between sets its addresses (packets_test.go).
+
 package tun
 
 import (
@@ -6,6 +9,9 @@ import (
 	"testing"
 	"time"
 )
+
+// The tests of redirects: the packets of a stranger's connection to a site go to the portal instead, and the portal's
+// answers get the site's address as their source.
 
 func newTestRedirects() *redirects { return newRedirects(addrNumber(portal), []uint16{8080, 8443}) }
 
@@ -19,7 +25,7 @@ func toPortal(ip []byte) []byte {
 // answerOf returns the portal's answer to a client's port, as the kernel sends it.
 func answerOf(port uint16) []byte { return tcp(between(portal, client), ports(8080, port)) }
 
-// TestRedirects leads a connection to the portal and its answers back.
+// TestRedirects: a connection's packets go to the portal, and the portal's answers seem to come from the site.
 func TestRedirects(t *testing.T) {
 	r, now := newTestRedirects(), int64(time.Second)
 	if ip := tcp(); r.toPortal(ip, now) || !bytes.Equal(ip, tcp()) {
@@ -29,12 +35,12 @@ func TestRedirects(t *testing.T) {
 	if !r.toPortal(first, now) || !bytes.Equal(first, toPortal(tcp(syn))) {
 		t.Errorf("the first packet is\n%x\nwant\n%x", first, toPortal(tcp(syn)))
 	}
-	summed(t, first)
+	checkSums(t, first)
 	next := tcp(carrying(text(333)))
 	if !r.toPortal(next, now) {
 		t.Error("the next packet is not redirected")
 	}
-	summed(t, next)
+	checkSums(t, next)
 	answer := answerOf(40000)
 	r.fromPortal(answer, now)
 	if want := tcp(between(site, client), ports(80, 40000)); !bytes.Equal(answer, want) {
@@ -56,7 +62,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestRedirectReusedPort: a reused port belongs to its last connection.
+// TestRedirectReusedPort: when a client uses a port for another connection, the portal's answers get the address of
+// that connection's destination.
 func TestRedirectReusedPort(t *testing.T) {
 	r, now := newTestRedirects(), int64(time.Second)
 	r.toPortal(tcp(syn), now)
@@ -91,7 +98,7 @@ func TestRedirectsAreBounded(t *testing.T) {
 		return sourceOf(answer) == addrNumber(site)
 	}
 	if known(client, 1000+perClient-1) || !known(client, 1000+perClient) || !known(client, 1000+2*perClient-1) {
-		t.Error("it is not the oldest that made room")
+		t.Error("it is not the client's oldest connection that was replaced")
 	}
 	if !known(other, 40000) {
 		t.Error("another client lost its connection")
@@ -99,13 +106,14 @@ func TestRedirectsAreBounded(t *testing.T) {
 	r.toPortal(tcp(syn, between(netip.MustParseAddr("10.1.0.12"), site)),
 		int64(2*perClient+4+redirectIdle)*int64(time.Second))
 	if len(r.clients) != 1 {
-		t.Errorf("%d clients are known, want the one that is there", len(r.clients))
+		t.Errorf("%d clients are known, want only the one that is not idle", len(r.clients))
 	}
 }
 
+// TestNoPortal: where the gateway has no portal, no packet is taken for the portal's.
 func TestNoPortal(t *testing.T) {
 	r := newRedirects(addrNumber(portal), nil)
 	if ip := tcp(between(portal, client), ports(0, 40000)); r.sends(ip) {
-		t.Error("without a portal something is from it")
+		t.Error("without a portal, a packet is taken for the portal's")
 	}
 }

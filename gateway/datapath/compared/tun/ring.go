@@ -22,7 +22,7 @@ type ring struct {
 	memory     []byte
 	slot       int // bytes
 	nextSlot   int // the slot to read next
-	unreturned int // slots before next that are not returned yet
+	unreturned int // slots before nextSlot that are not returned yet
 	taken      int // frames since the last check whether the ring is stuck
 }
 

@@ -1,3 +1,5 @@
+// Tests of the ring in memory by which a packet socket receives frames. wire is a link of this host with itself.
+
 package tun
 
 import (
@@ -15,11 +17,14 @@ import (
 
 var must = netnstest.Must
 
-// wire is a link of this host with itself: what is sent at one end arrives in a ring at the other.
+// The tests of the receive ring of a packet socket, on a link of this host with itself.
+
+// wire is a link of this host with itself: a frame sent at one end, the interface a0, arrives in a ring at the other,
+// b0.
 type wire struct {
 	*netnstest.Space
-	out, in int
-	ring    *ring
+	out, in int   // the packet sockets at the two ends
+	ring    *ring // of in
 }
 
 func newWire(t *testing.T) *wire {
@@ -54,7 +59,7 @@ func newWire(t *testing.T) *wire {
 	return w
 }
 
-// send sends a frame without work left to be done.
+// send sends a frame with its checksums, not aggregated.
 func (w *wire) send(t *testing.T, frame []byte) {
 	t.Helper()
 	if n := write(w.out, append(make([]byte, virtioLen), frame...)); n < 0 {
@@ -62,7 +67,7 @@ func (w *wire) send(t *testing.T, frame []byte) {
 	}
 }
 
-// take waits for the next frame.
+// take waits for the next frame. queued: it is truncated, and complete in the socket's queue.
 func (w *wire) take(t *testing.T) (frame []byte, queued bool) {
 	t.Helper()
 	netnstest.Await(t, "a frame in the ring", func() error {
@@ -138,7 +143,7 @@ func (w *wire) fill(t *testing.T, frames int) (lost uint32) {
 func TestRingIsFull(t *testing.T) {
 	w := newWire(t)
 	if w.ring.isStuck(w.in) {
-		t.Error("a ring that nothing came to is stuck")
+		t.Error("a ring is stuck to which no frame came")
 	}
 	const more = 50
 	if lost := w.fill(t, ringSlots+more); lost != more {
@@ -159,18 +164,18 @@ func TestRingIsFull(t *testing.T) {
 	netnstest.Await(t, "a ring that is stuck", func() error {
 		w.send(t, numbered(0))
 		if !w.ring.isStuck(w.in) {
-			return errors.New("it loses frames and takes none, and is not")
+			return errors.New("it is not, although frames are lost and none is taken")
 		}
 		return nil
 	})
 	w.ring.give()
 	w.send(t, numbered(7))
 	frame, _ := w.take(t)
-	for bytes.Equal(frame[frameStart:], numbered(0)) { // it was still on its way
+	for bytes.Equal(frame[frameStart:], numbered(0)) { // sent before, and late
 		frame, _ = w.take(t)
 	}
 	if !bytes.Equal(frame[frameStart:], numbered(7)) {
-		t.Errorf("after all were given back: %x", frame)
+		t.Errorf("after all slots were given back came %x", frame)
 	}
 }
 

@@ -1,3 +1,5 @@
+// The tests that every data path must pass (package datapathtest), run with each mode of this one (paths).
+
 package tun
 
 import (
@@ -13,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
-// paths are the two modes.
+// paths returns the two modes, each as a data path for the tests of package datapathtest.
 func paths() (all []datapathtest.Path) {
 	for _, name := range []string{"studied", "fast"} {
 		all = append(all, datapathtest.Path{
@@ -32,8 +34,8 @@ func paths() (all []datapathtest.Path) {
 	return all
 }
 
-// joinsUDP reports whether this kernel describes UDP packets that are one to programs, as device and socket alike do
-// since 6.2.
+// joinsUDP reports whether this kernel can pass aggregated UDP packets to programs. TUN devices and packet sockets can
+// since Linux 6.2.
 func joinsUDP() bool {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -54,7 +56,7 @@ func joinsUDP() bool {
 
 func TestMain(m *testing.M) { datapathtest.Main(m, paths()...) }
 
-// TestSuite is what every data path must show.
+// TestSuite runs the tests that every data path must pass.
 func TestSuite(t *testing.T) {
 	for _, p := range paths() {
 		t.Run(p.Name, func(t *testing.T) { datapathtest.Run(t, p) })

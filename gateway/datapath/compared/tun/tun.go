@@ -30,7 +30,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
-// Datapath is the running data path. Package admission has the table of clients: counters and epoch end with it.
+// Datapath is the running data path. Package admission has the table of clients; counters and epoch end with the table.
 type Datapath struct {
 	*admission.Table
 	cfg      datapath.Setup
@@ -40,7 +40,7 @@ type Datapath struct {
 	stop     *waker
 	workers  []thread
 	networks datapath.ClientNetworks[netip.Addr]
-	routes   *routes.Table // to the networks of behind
+	routes   *routes.Table // to the networks behind clients
 	watcher  *watcher
 	failed   *failure
 	running  sync.WaitGroup

@@ -30,23 +30,23 @@ type shared struct {
 // forwarded. It belongs to one goroutine.
 type worker struct {
 	*shared
-	judge  *admission.Judge
-	socket int  // packet socket of the LAN, to send on
-	device int  // queue of the TUN device
-	linked bool // the device's packets have a virtio header
+	judge     *admission.Judge
+	socket    int  // packet socket of the LAN, to send on
+	device    int  // queue of the TUN device
+	hasVirtio bool // the device's packets have a virtio header
 
 	out     []byte // a frame under construction
 	scratch []byte // segments
 	framed  []byte // a frame of a PPPoE session under construction; nil: there are no PPPoE sessions
 }
 
-func (s *shared) worker(judge *admission.Judge, socket, device int, linked bool) *worker {
+func (s *shared) worker(judge *admission.Judge, socket, device int, hasVirtio bool) *worker {
 	w := &worker{
-		shared: s, judge: judge, socket: socket, device: device, linked: linked,
+		shared: s, judge: judge, socket: socket, device: device, hasVirtio: hasVirtio,
 		out: make([]byte, bufferLen), scratch: make([]byte, bufferLen),
 	}
 	if s.cfg.PPPoE {
-		w.framed = make([]byte, bufferLen+lineLen)
+		w.framed = make([]byte, bufferLen+pppoeLen)
 	}
 	return w
 }
@@ -92,7 +92,7 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 			w.sendFrame(w.out[:frameStart+copy(w.out[frameStart:], a)])
 		}
 	case etherSession:
-		w.lineIn(frame, v, now)
+		w.pppoeIn(frame, v, now)
 	case unix.ETH_P_IPV6:
 		w.judge.Count(admission.IPv6, 1)
 	case unix.ETH_P_8021Q, unix.ETH_P_8021AD: // a second tag
@@ -100,7 +100,7 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 	}
 }
 
-// sender is what a frame from the LAN tells about its sender beside the packet.
+// sender is what the headers of a frame from the LAN, other than the packet's own, say about its sender.
 type sender struct {
 	mac     datapath.MAC
 	session uint16 // PPPoE's; 0: none
@@ -202,7 +202,7 @@ func (w *worker) answer(mac datapath.MAC, ip []byte, now int64) {
 func (w *worker) send(mac datapath.MAC, frame []byte, now int64) {
 	if w.cfg.PPPoE {
 		if session, mtu := w.judge.PPPoE(destOf(frame[packetStart:])); session != 0 {
-			w.toLine(mac, session, mtu, frame[packetStart:], now)
+			w.toPPPoE(mac, session, mtu, frame[packetStart:], now)
 			return
 		}
 	}
@@ -228,7 +228,7 @@ func (w *worker) sendFrame(frame []byte) {
 // toKernel passes a whole packet to the kernel.
 func (w *worker) toKernel(ip []byte) {
 	var n int
-	if w.linked {
+	if w.hasVirtio {
 		var none [virtioLen]byte
 		n = writeTwo(w.device, none[:], ip)
 	} else {

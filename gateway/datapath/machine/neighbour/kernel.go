@@ -25,7 +25,7 @@ type entry struct {
 	addr    netip.Addr
 	mac     datapath.MAC
 	remove  bool // remove the entry, which may not exist
-	replace bool // replace what the kernel has for the address; otherwise that stays
+	replace bool // replace an entry that the kernel has for the address; otherwise that entry stays
 }
 
 // conn is a netlink socket. The kernel carries out what is sent before the system call returns, and answers refused
@@ -91,8 +91,8 @@ func (c *conn) setEntries(index int, list []entry) (entries []entry, refused int
 	}
 }
 
-// answer returns the entry of a message that the kernel refused, and why; nil: it refused none, or has no entry to
-// remove.
+// answer returns the entry of a message that the kernel refused, and why. The error is nil if the kernel refused none,
+// or had no entry to remove.
 func answer(b []byte, list []entry) (entry, error) {
 	const header, code = unix.SizeofNlMsghdr, 4
 	if len(b) < header+code || binary.NativeEndian.Uint16(b[4:]) != unix.NLMSG_ERROR {
@@ -160,7 +160,7 @@ type found struct {
 	isGatewayd bool // gatewayd's, and static
 }
 
-// get returns an interface's entry for an address; the zero value: it has none.
+// get returns an interface's entry for an address; the zero value if there is none.
 func get(index int, addr netip.Addr) (found, error) {
 	nl, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
@@ -211,8 +211,8 @@ func list(index int) (map[netip.Addr]datapath.MAC, error) {
 	return all, nil
 }
 
-// wholeList returns a list's messages, or an error that has stack.Whole read the list again where the kernel has marked
-// it as changed meanwhile.
+// wholeList returns a list's messages. If the kernel has marked the list as changed while it was read, it returns
+// stack.ErrChanged, after which stack.ConsistentList reads the list again.
 func wholeList(all []netlink.Message, err error) ([]netlink.Message, error) {
 	for _, m := range all {
 		if m.Header.Flags&netlink.DumpInterrupted != 0 {

@@ -34,18 +34,18 @@ type Table struct {
 
 	sending       sync.Mutex // held while messages are sent; locked before mu; guards what follows
 	conn          *conn
-	logged        budget.OncePerMinute    // refusals
-	refused       int                     // since the start
+	logged        budget.OncePerMinute    // allows the log one message about refused entries a minute
+	refused       int                     // entries that the kernel has refused since the start
 	foreignStatic map[netip.Addr]struct{} // clients with a static entry that is not gatewayd's
-	loggedAddrs   map[netip.Addr]struct{} // those that were logged
+	loggedAddrs   map[netip.Addr]struct{} // addresses whose foreign entry was logged
 
 	mu      sync.Mutex // guards what follows
 	clients map[netip.Addr]datapath.MAC
-	changed map[netip.Addr]struct{} // not sent yet
+	changed map[netip.Addr]struct{} // addresses whose changes were not sent to the kernel yet
 }
 
-// Open makes the entries of an interface those of clients: entries of a former daemon that are right stay as they are,
-// others are removed.
+// Open gives an interface the entries of clients. Of a former daemon's entries, right ones stay as they are, and others
+// are removed.
 func Open(index int, clients map[netip.Addr]datapath.MAC, log *slog.Logger) (*Table, error) {
 	c, err := dial()
 	if err != nil {
@@ -175,9 +175,10 @@ func (t *Table) replaceable(entries []entry) (over []entry) {
 	return over
 }
 
-// Check enters the clients again if the kernel has removed their entries: it removes all of an interface when the
-// interface goes down, loses its last address or changes its MAC address. Call Check when a link or an address has
-// changed. Where nothing was removed it is cheap: all of a family go together, so Check looks at one of each.
+// Check enters the clients again if the kernel has removed their entries: it removes all entries of an interface when
+// the interface goes down, loses its last address or changes its MAC address. Call Check when a link or an address has
+// changed. If nothing was removed it is cheap: the kernel removes all entries of a family together, so Check looks at
+// one entry of each.
 func (t *Table) Check() {
 	t.sending.Lock()
 	defer t.sending.Unlock()
@@ -195,7 +196,7 @@ func (t *Table) Check() {
 			break
 		}
 	}
-	if err != nil && !errors.Is(err, unix.ENODEV) { // of an interface that is gone, others tell
+	if err != nil && !errors.Is(err, unix.ENODEV) { // others report an interface that is gone
 		t.log.Error("comparing the kernel's neighbour table with the clients", "err", err)
 	}
 }
@@ -215,7 +216,8 @@ func (t *Table) oneOfEach() (addrs []netip.Addr) {
 	return addrs
 }
 
-// compare makes the kernel's entries those of the clients. sending is held, or nobody else has the table yet.
+// compare reads gatewayd's entries from the kernel, and changes them where they differ from the clients. sending is
+// held, or nobody else has the table yet.
 func (t *Table) compare() error {
 	have, err := list(t.index)
 	if err != nil {

@@ -23,14 +23,14 @@ func TestMain(m *testing.M) {
 	netnstest.Main(m, `ip link add lan0 type veth peer name c0; ip addr add 10.1.0.1/16 dev lan0; ip link set lan0 up`)
 }
 
-// client is the one with a number.
+// client returns the address and the MAC address of client n.
 func client(n int) (netip.Addr, datapath.MAC) {
 	mac := datapath.MAC{2}
 	binary.BigEndian.PutUint32(mac[2:], uint32(n))
 	return netip.AddrFrom4([4]byte{10, 1, byte((n + 2) >> 8), byte(n + 2)}), mac
 }
 
-// table opens the table of lan0, with what it logs.
+// table opens the table of lan0 with clients, and returns its log too.
 func table(t testing.TB, clients map[netip.Addr]datapath.MAC) (*Table, *logtest.Log) {
 	t.Helper()
 	var logs logtest.Log
@@ -58,8 +58,8 @@ func index(t testing.TB) int {
 	return dev.Index
 }
 
-// entered fails the test unless the kernel has the clients and no others.
-func entered(t *testing.T, want map[netip.Addr]datapath.MAC) {
+// checkEntries fails the test unless gatewayd's entries in the kernel are those of the clients wanted.
+func checkEntries(t *testing.T, want map[netip.Addr]datapath.MAC) {
 	t.Helper()
 	have, err := list(index(t))
 	if err != nil || !maps.Equal(have, want) {
@@ -67,8 +67,8 @@ func entered(t *testing.T, want map[netip.Addr]datapath.MAC) {
 	}
 }
 
-// TestMoreClientsThanKernelLimit: far more clients than net.ipv4.neigh.default.gc_thresh3, which is 1024 on a machine
-// that nobody has set up, have entries, entered by many at once.
+// TestMoreClientsThanKernelLimit: 10,000 clients have entries, which 16 goroutines enter, change and remove at once.
+// The kernel makes at most net.ipv4.neigh.default.gc_thresh3 entries itself: 1024 unless it is set.
 func TestMoreClientsThanKernelLimit(t *testing.T) {
 	const many = 10_000
 	n, logs := table(t, nil)
@@ -82,7 +82,7 @@ func TestMoreClientsThanKernelLimit(t *testing.T) {
 		n.Set(addr, mac)
 		n.Flush()
 	})
-	entered(t, want)
+	checkEntries(t, want)
 	for i := range many {
 		addr, mac := client(i)
 		switch i % 3 {
@@ -100,19 +100,19 @@ func TestMoreClientsThanKernelLimit(t *testing.T) {
 			n.Remove(addr)
 			n.Flush()
 		case 1:
-			n.Set(addr, datapath.MAC{1, 2, 3, 4, 5, 6}) // sent, or overtaken by the next
+			n.Set(addr, datapath.MAC{1, 2, 3, 4, 5, 6}) // replaced by the next Set, before it is sent or after
 			mac[0] = 6
 			n.Set(addr, mac)
 			n.Flush()
 		}
 	})
-	entered(t, want)
+	checkEntries(t, want)
 	if logs.String() != "" {
-		t.Errorf("it said:\n%s", logs)
+		t.Errorf("it logged:\n%s", logs)
 	}
 }
 
-// inLanes calls f for each number, 16 at a time, as the DHCP server reports leases.
+// inLanes calls f for each number below n in 16 goroutines, as the DHCP server reports leases.
 func inLanes(n int, f func(int)) {
 	const lanes = 16
 	var all sync.WaitGroup
@@ -126,8 +126,8 @@ func inLanes(n int, f func(int)) {
 	all.Wait()
 }
 
-// TestSuccessor: a table that opens takes over what is right, mends what is wrong, removes what is nobody's, and leaves
-// the administrator's entries alone.
+// TestSuccessor: Open keeps a former table's entries that are right, corrects wrong ones, and removes entries whose
+// address is no client's. It leaves the administrator's entries alone.
 func TestSuccessor(t *testing.T) {
 	former, _ := table(t, nil)
 	for i := range 3 {
@@ -138,17 +138,18 @@ func TestSuccessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, "ip neigh add 10.1.9.9 lladdr 02:00:00:00:09:09 dev lan0 nud permanent")
+	// Client 0 has its entry, client 1 now has another MAC address, client 2 is gone, and address c is new.
 	a, mac := client(0)
 	b, _ := client(1)
 	c, other := client(4)
 	want := map[netip.Addr]datapath.MAC{a: mac, b: other, c: other}
 	n, _ := table(t, want)
-	entered(t, want)
+	checkEntries(t, want)
 	for _, script := range []string{
 		"ip link set lan0 down; ip link set lan0 up", "ip neigh flush dev lan0 nud permanent", "true"} {
 		run(t, script)
 		n.Check()
-		entered(t, want)
+		checkEntries(t, want)
 	}
 	run(t, "ip neigh replace 10.1.9.9 lladdr 02:00:00:00:09:09 dev lan0 nud permanent")
 	if err := Remove("lan0"); err != nil {
@@ -160,8 +161,8 @@ func TestSuccessor(t *testing.T) {
 	run(t, "ip neigh del 10.1.9.9 dev lan0")
 }
 
-// TestForeignStaticEntry: a static entry of somebody else for a client's address stays, is logged once if it has
-// another MAC address, and outlives the client. Entries that the kernel learned are replaced.
+// TestForeignStaticEntry: a static entry that the administrator made for a client's address stays, also after the
+// client is removed. If it has another MAC address, that is logged once. An entry that the kernel learned is replaced.
 func TestForeignStaticEntry(t *testing.T) {
 	n, logs := table(t, nil)
 	a, mac := client(0)
@@ -178,7 +179,7 @@ func TestForeignStaticEntry(t *testing.T) {
 		n.Set(b, same)
 		n.Set(c, learned)
 		n.Flush()
-		entered(t, map[netip.Addr]datapath.MAC{c: learned})
+		checkEntries(t, map[netip.Addr]datapath.MAC{c: learned})
 		n.Check()
 		n.Remove(a)
 		n.Remove(b)
@@ -195,13 +196,13 @@ func TestForeignStaticEntry(t *testing.T) {
 	run(t, fmt.Sprintf("ip neigh del %s dev lan0", a))
 	n.Set(a, mac)
 	n.Flush()
-	entered(t, map[netip.Addr]datapath.MAC{a: mac, c: learned})
+	checkEntries(t, map[netip.Addr]datapath.MAC{a: mac, c: learned})
 	n.Remove(a)
 	n.Flush()
 	run(t, fmt.Sprintf("ip neigh add %s lladdr 02:00:00:00:09:09 dev lan0 nud permanent", a)) // for the clean-up
 }
 
-// TestChangedList: a list that the kernel marks as changed while it was read is not taken for whole.
+// TestChangedList: a list that the kernel marks as changed while it was read is read again.
 func TestChangedList(t *testing.T) {
 	reads := 0
 	got, err := stack.ConsistentList(func() ([]netlink.Message, error) {
@@ -217,7 +218,8 @@ func TestChangedList(t *testing.T) {
 	}
 }
 
-// TestRefused: entries that the kernel refuses are logged once, and do not stop the table.
+// TestRefused: entries that the kernel refuses, here because the interface is gone, are logged once, and the table's
+// methods go on.
 func TestRefused(t *testing.T) {
 	run(t, "ip link add gone0 type veth peer name gone1")
 	dev, err := net.InterfaceByName("gone0")
@@ -253,13 +255,17 @@ func TestRefused(t *testing.T) {
 
 var run = netnstest.Run
 
-// FuzzParse: no message of the kernel's crashes the daemon.
+// FuzzParse: no message of the kernel's crashes the daemon, and the address that is read from it has its family.
 func FuzzParse(f *testing.F) {
 	addr, mac := client(1)
 	f.Add(change(3, entry{addr: addr, mac: mac}).Data)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if f, ok := parse(b, 3); (ok || f.isGatewayd) && !f.addr.Is4() {
+		f, ok := parse(b, 3)
+		if !ok && !f.isGatewayd {
+			return
+		}
+		if (b[0] != unix.AF_INET || !f.addr.Is4()) && (b[0] != unix.AF_INET6 || !f.addr.Is6()) {
 			t.Errorf("%x has the address %s", b, f.addr)
 		}
 	})

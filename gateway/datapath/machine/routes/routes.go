@@ -27,8 +27,9 @@ type Table struct {
 	mu sync.Mutex // held while routes change, which changes behind too
 }
 
-// Open makes the routes of an interface those to the networks behind clients, by their addresses. Only the table
-// changes these then. via means that clients are next hops.
+// Open enters routes to the networks behind clients at an interface, and removes gatewayd's other routes there. behind
+// has the networks by clients' addresses; from then on only the table may change it. via means that clients are next
+// hops.
 func Open(index int, via bool, behind *datapath.ClientNetworks[netip.Addr]) (*Table, error) {
 	t := &Table{index: index, viaClient: via, owners: behind}
 	t.mu.Lock()
@@ -36,8 +37,8 @@ func Open(index int, via bool, behind *datapath.ClientNetworks[netip.Addr]) (*Ta
 	return t, t.compare()
 }
 
-// Take enters networks of a client, and returns those that are new. It fails with datapath.ErrTaken, and enters none,
-// where another client or another route of the machine has one.
+// Take enters networks of a client, and returns the new ones among them. It fails with datapath.ErrTaken, and enters
+// none, if another client or another route of the machine has one of them.
 func (t *Table) Take(client netip.Addr, networks []netip.Prefix) (fresh []netip.Prefix, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,8 +78,8 @@ func (t *Table) remove(client netip.Addr, old []netip.Prefix) (err error) {
 	return err
 }
 
-// Check enters routes again that the kernel has removed, as all of an interface that was down for a moment. Where
-// nothing was removed it is cheap: all go together, so that Check looks at one.
+// Check enters routes again that the kernel has removed: it removes all routes of an interface that goes down, if only
+// for a moment. If nothing was removed Check is cheap: because all routes go together, it looks at one.
 func (t *Table) Check() error {
 	if t.owners.Empty() {
 		return nil
@@ -96,7 +97,7 @@ func (t *Table) Check() error {
 	return t.compare()
 }
 
-// compare makes the kernel's routes those of the table. mu is held.
+// compare reads gatewayd's routes from the kernel, and changes them where they differ from the table. mu is held.
 func (t *Table) compare() error {
 	have, err := list(t.index)
 	if err != nil {
@@ -177,5 +178,10 @@ func Remove(name string) error {
 			err = errors.Join(err, fmt.Errorf("removing the route to %s: %w", prefixOf(r), e))
 		}
 	}
-	return errors.Join(err, SetOnLink6(dev.Index, nil))
+	behind, e := OpenBehind6(dev.Index)
+	err = errors.Join(err, e)
+	for _, network := range behind.Has() {
+		err = errors.Join(err, behind.Remove(network))
+	}
+	return errors.Join(err, (&OnLink6{Index: dev.Index}).Set(nil))
 }

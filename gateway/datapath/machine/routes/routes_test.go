@@ -8,7 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// TestCheckIsCheap: where nothing was removed, Check costs the same however many networks there are.
+// TestCheckIsCheap: if no route was removed, Check allocates as much memory for 5,000 networks behind a client as for
+// one.
 func TestCheckIsCheap(t *testing.T) {
 	lo, err := net.InterfaceByName("lo")
 	if err != nil || lo.Flags&net.FlagUp == 0 {

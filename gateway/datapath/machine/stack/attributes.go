@@ -1,3 +1,5 @@
+// Netlink attributes of nftables expressions, for the evaluation of rules (evaluate.go).
+
 package stack
 
 import (
@@ -24,7 +26,7 @@ func fields(data []byte) attributes {
 
 func (a attributes) has(kind uint16) bool { _, found := a[kind]; return found }
 
-// number is a number in network order; 0: none.
+// number returns an attribute that is a number in network order; 0 if there is none.
 func (a attributes) number(kind uint16) uint32 {
 	switch b := a[kind]; len(b) {
 	case 1:
@@ -35,7 +37,7 @@ func (a attributes) number(kind uint16) uint32 {
 	return 0
 }
 
-// text is a string without its end.
+// text returns an attribute that is a string, without the zero byte at its end.
 func (a attributes) text(kind uint16) string {
 	b := a[kind]
 	if len(b) > 0 && b[len(b)-1] == 0 {
@@ -44,10 +46,10 @@ func (a attributes) text(kind uint16) string {
 	return string(b)
 }
 
-// value is a nested value.
+// value returns the value that an attribute contains (NFTA_DATA_VALUE).
 func (a attributes) value(kind uint16) []byte { return fields(a[kind])[unix.NFTA_DATA_VALUE] }
 
-// verdict is a nested verdict.
+// verdict returns the verdict that an attribute contains (NFTA_DATA_VERDICT).
 func (a attributes) verdict(kind uint16) verdict {
 	in := fields(fields(a[kind])[unix.NFTA_DATA_VERDICT])
 	return verdict{code: int32(in.number(unix.NFTA_VERDICT_CODE)), chain: in.text(unix.NFTA_VERDICT_CHAIN)}

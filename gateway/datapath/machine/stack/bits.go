@@ -1,12 +1,15 @@
+// What is known about the bytes in nftables' registers while constant.go evaluates rules for all packets of a flow at
+// once.
+
 package stack
 
 import "encoding/binary"
 
-// octet is what is known about one byte of a register. Bits in known have the value's; bits in fixed are the same for
-// all packets of a flow's direction, whatever they are; all other bits vary from packet to packet.
+// octet is what is known about one byte of a register. The bits in known are those of value. The bits in fixed are the
+// same for all packets of one direction of a flow, but not known. All other bits vary from packet to packet.
 type octet struct {
 	known, value, fixed byte
-	source              string // what was loaded
+	source              string // names what the byte was loaded from
 }
 
 // registers are the registers of nftables while a rule is evaluated, byte by byte.
@@ -23,7 +26,7 @@ func registerAt(n uint32) int {
 	return -1
 }
 
-// bytes returns the bytes of a register; nil: there are no such.
+// bytes returns the first bytes of register n; nil if there is no such register, or it is shorter.
 func (r *registers) bytes(n, bytes uint32) []octet {
 	from := registerAt(n)
 	if from < 0 || bytes > 64 || from+int(bytes) > len(r) {
@@ -62,7 +65,9 @@ func knownValue(o []octet) ([]byte, bool) {
 	return out, true
 }
 
-// Values to load.
+// The following functions make the octets of a value that a rule loads into a register. varying names the value. The
+// bits of value and knownOctets are known, those of fixed are the same for all packets of a direction, and those of
+// unknownOctets vary from packet to packet.
 
 func value(varying string, bytes ...byte) []octet {
 	out := make([]octet, len(bytes))
@@ -105,7 +110,7 @@ func (b octet) mask(mask, xor byte) octet {
 type truth int
 
 const (
-	unknown truth = iota // the same for all of a direction
+	unknown truth = iota // not known; the same for all packets of a direction
 	always
 	never
 )

@@ -2,11 +2,8 @@ package stack
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"syscall"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
@@ -33,11 +30,14 @@ type Variance struct {
 	Marks bool
 }
 
-// ReadVariance reads the rules. Tables for which own returns true do not count, as in Rules, and chains of type nat
-// neither, which see the first packet of a connection only. Counters of rules do not count as recording.
-func ReadVariance(fromOwn func(family uint8, table string) bool, crossing Crossing) (v Variance, err error) {
-	if names, err := legacyNames(unix.NFPROTO_IPV4); err == nil && len(names) > 0 {
-		reason := "the rules of the old iptables cannot be read (table " + names[0] + ")"
+// ReadVariance reads the rules for packets of a family, unix.NFPROTO_IPV4 or NFPROTO_IPV6. Tables for which fromOwn
+// returns true do not count, as in Rules, nor do chains of type nat, which see the first packet of a connection only.
+// Counters of rules do not count as recording.
+func ReadVariance(family uint8, fromOwn func(family uint8, table string) bool, crossing Crossing) (
+	v Variance, err error,
+) {
+	if names, err := legacyNames(family); err == nil && len(names) > 0 {
+		reason := "the rules of the old " + families[family] + "tables cannot be read (table " + names[0] + ")"
 		return Variance{reason, reason, true}, nil
 	}
 	c, err := nftables.Dial()
@@ -48,19 +48,19 @@ func ReadVariance(fromOwn func(family uint8, table string) bool, crossing Crossi
 		return v, err
 	}
 	defer c.Close()
-	r := ruleset{conn: c, chains: map[chainID]*body{}, sets: map[setID]*set{}}
-	if err := r.read(); err != nil {
+	r := reading{conn: c}
+	if r.ruleset, err = readRules(c); err != nil {
 		return v, err
 	}
 	of := func(protocol byte, unanswered bool) string {
 		for _, ch := range r.bases {
-			if !ch.meets(unix.NFPROTO_IPV4) || fromOwn(ch.family, ch.table) || ch.kind == "nat" ||
+			if !ch.meets(family) || fromOwn(ch.family, ch.table) || ch.kind == "nat" ||
 				!ch.traversedBy([]string{crossing.LAN, crossing.WAN}) {
 				continue
 			}
 			for _, up := range []bool{true, false} {
-				p := packet{Crossing: crossing, protocol: protocol, up: up, unanswered: unanswered, tracked: ch.tracks(),
-					hook: ch.hook}
+				p := packet{Crossing: crossing, family: family, protocol: protocol, up: up, unanswered: unanswered,
+					tracked: ch.tracks(), hook: ch.hook}
 				var reason string
 				if reason, err = r.evaluate(ch, p); reason != "" || err != nil {
 					return reason
@@ -81,129 +81,20 @@ func ReadVariance(fromOwn func(family uint8, table string) bool, crossing Crossi
 	return v, err
 }
 
-type (
-	// chainID names a chain: its table, with the family, and its name.
-	chainID struct {
-		family      uint8
-		table, name string
-	}
-	// setID names a set of a table.
-	setID struct {
-		family      uint8
-		table, name string
-	}
-)
-
-// body is the rules of a chain, in order.
-type body struct {
-	rules []rule
+// reading is the rules as a Variance is read from them.
+type reading struct {
+	*ruleset
+	conn  *nftables.Conn // by which elements of sets are read
+	marks bool           // a rule that was evaluated sets its packet's connection's mark
 }
 
-// rule is the expressions of a rule, with the handle by which nft names it.
-type rule struct {
-	handle uint64
-	exprs  []expression
-}
-
-// expression is one expression of a rule: its name, and its attributes.
-type expression struct {
-	name string
-	data []byte
-}
-
-// ruleset is all rules, chains and sets of netfilter, as read from the kernel.
-type ruleset struct {
-	conn   *nftables.Conn
-	bases  []chain
-	chains map[chainID]*body
-	sets   map[setID]*set
-	marks  bool // a rule that was evaluated sets its packet's connection's mark
-}
-
-// read reads chains, rules and sets, without the sets' elements.
-func (r *ruleset) read() error {
-	messages, err := r.conn.Dump(unix.NFT_MSG_GETCHAIN, unix.AF_UNSPEC, nil)
-	if errors.Is(err, syscall.EINVAL) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("listing chains: %w", err)
-	}
-	for _, m := range messages {
-		if ch, ok := baseChain(m.Data); ok {
-			r.bases = append(r.bases, ch)
-		}
-	}
-	if messages, err = r.conn.Dump(unix.NFT_MSG_GETRULE, unix.AF_UNSPEC, nil); err != nil {
-		return fmt.Errorf("listing rules: %w", err)
-	}
-	for _, m := range messages {
-		if err := r.addRule(m.Data); err != nil {
-			return fmt.Errorf("reading a rule: %w", err)
-		}
-	}
-	if messages, err = r.conn.Dump(unix.NFT_MSG_GETSET, unix.AF_UNSPEC, nil); err != nil {
-		return fmt.Errorf("listing sets: %w", err)
-	}
-	for _, m := range messages {
-		if id, s, ok := decodeSet(m.Data); ok {
-			r.sets[id] = s
-		}
-	}
-	return nil
-}
-
-func (r *ruleset) addRule(data []byte) error {
-	attrs, family, ok := decoder(data)
-	if !ok {
-		return errors.New("it is cut short")
-	}
-	id, in := chainID{family: family}, rule{}
-	for attrs.Next() {
-		switch attrs.Type() {
-		case unix.NFTA_RULE_TABLE:
-			id.table = attrs.String()
-		case unix.NFTA_RULE_CHAIN:
-			id.name = attrs.String()
-		case unix.NFTA_RULE_HANDLE:
-			in.handle = attrs.Uint64()
-		case unix.NFTA_RULE_EXPRESSIONS:
-			attrs.Nested(in.decode)
-		}
-	}
-	if r.chains[id] == nil {
-		r.chains[id] = &body{}
-	}
-	r.chains[id].rules = append(r.chains[id].rules, in)
-	return attrs.Err()
-}
-
-// decode reads the list of expressions.
-func (r *rule) decode(list *netlink.AttributeDecoder) error {
-	for list.Next() {
-		var e expression
-		list.Nested(func(in *netlink.AttributeDecoder) error {
-			for in.Next() {
-				switch in.Type() {
-				case unix.NFTA_EXPR_NAME:
-					e.name = in.String()
-				case unix.NFTA_EXPR_DATA:
-					e.data = slices.Clone(in.Bytes())
-				}
-			}
-			return nil
-		})
-		r.exprs = append(r.exprs, e)
-	}
-	return nil
-}
-
-// evaluate evaluates a base chain for a kind of packet.
-func (r *ruleset) evaluate(ch chain, p packet) (reason string, err error) {
+// evaluate evaluates a base chain for packets. It returns a rule that decides about them one by one, and by what; "" if
+// there is none.
+func (r *reading) evaluate(ch chain, p packet) (reason string, err error) {
 	if ch.family == unix.NFPROTO_NETDEV && ch.hook == unix.NF_NETDEV_EGRESS {
-		return "", nil // redirected packets come by there
+		return "", nil // packets that bypass the stack traverse these chains too
 	}
-	e := evaluation{ruleset: r, base: ch, packet: p}
+	e := evaluation{reading: r, base: ch, packet: p}
 	if ch.atDevice() {
 		if in, _ := p.in(); !ch.isAt(in) {
 			return "", nil
@@ -213,7 +104,7 @@ func (r *ruleset) evaluate(ch chain, p packet) (reason string, err error) {
 	return e.reason, e.err
 }
 
-// trackingPriority is that at which connection tracking looks at packets (NF_IP_PRI_CONNTRACK).
+// trackingPriority is the priority at which connection tracking looks at packets (NF_IP_PRI_CONNTRACK).
 const trackingPriority = -200
 
 // atDevice reports whether a chain is at interfaces.

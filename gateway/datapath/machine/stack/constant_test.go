@@ -4,14 +4,21 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
-// TestVarying: rules that decide packet by packet are named where packets of established connections meet
-// them, and no others. Long: most lines are the table of cases.
+// The tests of ReadVariance: which rules of netfilter can decide differently about packets of one flow. Each case is
+// the chains of one table, in the notation of apply, and part of the reason that ReadVariance must give. An empty
+// reason: no rule can, because each decides by what is the same for all packets of the flow, or such packets do not
+// meet it.
+
+// TestVarying: the reason names a rule that decides packet by packet about packets of established connections. Long:
+// most lines are the table of cases.
 func TestVarying(t *testing.T) {
 	at := crossing(t)
 	const forward = "chain forward { type filter hook forward priority 0; policy drop; %; }"
-	for _, c := range []struct{ chains, message string }{
+	for _, c := range []struct{ chains, reason string }{
 		{"chain out { type nat hook postrouting priority 100; oifname wan0 masquerade random; limit rate 1/second accept; }",
 			""},
 		{"chain in { type filter hook input priority 0; limit rate 1/second accept; }", ""},
@@ -65,23 +72,23 @@ func TestVarying(t *testing.T) {
 		{"chain i { type filter hook ingress device other priority 0; limit rate 1/second accept; }", ""},
 	} {
 		apply(t, c.chains)
-		v, err := ReadVariance(noOwnTables, at)
-		if reason := v.Established; err != nil || (c.message == "") != (reason == "") ||
-			!strings.Contains(reason, c.message) {
-			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.message)
+		v, err := ReadVariance(unix.NFPROTO_IPV4, noOwnTables, at)
+		if reason := v.Established; err != nil || (c.reason == "") != (reason == "") ||
+			!strings.Contains(reason, c.reason) {
+			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.reason)
 		}
 		sh(t, "nft flush ruleset")
 	}
 }
 
-// TestMarks: rules that set the mark of an established connection are told from those that only read marks, and from
-// chains that see a connection's first packet only.
+// TestMarks: rules that set the mark of an established connection are told from rules that only read marks, and from
+// rules of chains that see a connection's first packet only.
 func TestMarks(t *testing.T) {
 	at := crossing(t)
 	for script, marks := range map[string]bool{
 		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f ct mark 5 meta " +
 			"mark set ct mark": false,
-		// of unanswered flows all packets are new
+		// All packets of a flow that nobody answers are new to netfilter.
 		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f ct state new ct " +
 			"mark set 5": true,
 		"nft add table t; nft add chain t f '{ type filter hook forward priority 0; }'; nft add rule t f oifname other0 ct " +
@@ -94,7 +101,7 @@ func TestMarks(t *testing.T) {
 		"iptables -t mangle -A FORWARD -j MARK --set-mark 5":                                                               false,
 	} {
 		sh(t, script)
-		if v, err := ReadVariance(noOwnTables, at); err != nil || v.Established != "" || v.Marks != marks {
+		if v, err := ReadVariance(unix.NFPROTO_IPV4, noOwnTables, at); err != nil || v.Established != "" || v.Marks != marks {
 			t.Errorf("%s\n%+v, %v; want marks %v", script, v, err, marks)
 		}
 		sh(t, "nft flush ruleset")
@@ -105,7 +112,7 @@ func TestMarks(t *testing.T) {
 func TestVaryingUnanswered(t *testing.T) {
 	at := crossing(t)
 	const forward = "chain forward { type filter hook forward priority 0; policy drop; %; }"
-	for _, c := range []struct{ chains, message string }{
+	for _, c := range []struct{ chains, reason string }{
 		{forward + "ct state established,related accept; limit rate 1/second accept", "limit"},
 		{forward + "ct state established,related accept; iifname lan0 accept; ct status dnat accept", ""},
 		{forward + "ct state new log prefix new; accept", "logs"},
@@ -117,9 +124,9 @@ func TestVaryingUnanswered(t *testing.T) {
 		{"chain out { type nat hook postrouting priority 100; limit rate 1/second accept; }", ""},
 	} {
 		apply(t, c.chains)
-		v, err := ReadVariance(noOwnTables, at)
-		if reason := v.Unanswered; err != nil || (c.message == "") != (reason == "") || !strings.Contains(reason, c.message) {
-			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.message)
+		v, err := ReadVariance(unix.NFPROTO_IPV4, noOwnTables, at)
+		if reason := v.Unanswered; err != nil || (c.reason == "") != (reason == "") || !strings.Contains(reason, c.reason) {
+			t.Errorf("%s\n%q, %v; want %q", c.chains, reason, err, c.reason)
 		}
 		sh(t, "nft flush ruleset")
 	}
@@ -128,7 +135,7 @@ func TestVaryingUnanswered(t *testing.T) {
 		"iptables -A FORWARD -m state --state ESTABLISHED -m limit -j ACCEPT":           "",
 	} {
 		sh(t, script)
-		v, err := ReadVariance(noOwnTables, at)
+		v, err := ReadVariance(unix.NFPROTO_IPV4, noOwnTables, at)
 		if reason := v.Unanswered; err != nil || (message == "") != (reason == "") || !strings.Contains(reason, message) {
 			t.Errorf("%s\n%q, %v; want %q", script, reason, err, message)
 		}
@@ -136,8 +143,10 @@ func TestVaryingUnanswered(t *testing.T) {
 	}
 }
 
+// noOwnTables has ReadVariance judge all tables.
 func noOwnTables(uint8, string) bool { return false }
 
+// crossing is from lan0 to wan0.
 func crossing(t *testing.T) Crossing {
 	t.Helper()
 	index := func(name string) int {
@@ -148,8 +157,8 @@ func crossing(t *testing.T) Crossing {
 	return Crossing{LAN: "lan0", WAN: "wan0", LANIndex: index("lan0"), WANIndex: index("wan0")}
 }
 
-// apply makes a table with chains, which are written as one line: "%" takes the rules behind it, and "|" begins
-// another.
+// apply makes a table with chains and sets, which are written as one line: what follows "%; }" comes in the place of
+// "%", and "|" begins another chain. A first chain with the name e makes it a table of family netdev.
 func apply(t *testing.T, chains string) {
 	t.Helper()
 	family, script := "inet", chains

@@ -19,7 +19,7 @@ const destinationRoutesMax = 10_000
 
 // ByDestination checks that the stack forwards packets from a LAN, with the given network, by their destination alone,
 // wherever that leads, and packets from a WAN for the network to the LAN. If not, unsure gives the reason in a few
-// words. A way (Find) demands more: one next hop for all.
+// words. A way (FindWay) demands more: one next hop for all.
 func ByDestination(lan, wan *net.Interface, network netip.Prefix) (unsure string, err error) {
 	var w Way
 	if unsure, err = w.links(lan, wan); unsure != "" || err != nil {
@@ -68,7 +68,8 @@ func sourceChecks(name string) (int, error) {
 	return max(all, own), errors.Join(err, err2)
 }
 
-// byDestination judges the routes that packets can meet.
+// byDestination checks the routes that packets can meet for ByDestination. checks is rp_filter of the WAN's interface,
+// by which the kernel checks that packets' sources have a route back.
 func byDestination(all []netlink.Route, lan, wan int, network netip.Prefix, checks int) (unsure string) {
 	var near, fallback bool // the LAN's route and a default route exist
 	for _, r := range all {
@@ -90,7 +91,7 @@ func byDestination(all []netlink.Route, lan, wan int, network netip.Prefix, chec
 			near = true
 		case to.Bits() >= network.Bits() && network.Contains(to.Addr()):
 			return "there are routes within the LAN"
-		case r.LinkIndex == lan && r.Protocol == OwnProtocol: // behind a client: the WAN brings nothing from there
+		case r.LinkIndex == lan && r.Protocol == OwnProtocol: // to a network behind a client: no source of the WAN's packets
 		case checks != 0 && r.Type != unix.RTN_UNICAST:
 			return "the WAN checks sources (rp_filter), and a route leads nowhere"
 		case checks == strict && r.LinkIndex != wan:

@@ -38,8 +38,8 @@ func ByDestination6(lan, wan *net.Interface) (unsure string, err error) {
 	return byDestination6(all), nil
 }
 
-// byDestination6 judges the routes that packets can meet. Long routes to several next hops come as routes of one
-// destination and metric.
+// byDestination6 checks the routes that packets can meet for ByDestination6. The kernel may list a route to several
+// next hops as several routes with the same destination and metric.
 func byDestination6(all []netlink.Route) (unsure string) {
 	type way struct {
 		to     string

@@ -1,3 +1,5 @@
+// Tests of ByDestination and of reading lists that change. lanNetwork is the network of the LAN (way_test.go).
+
 package stack
 
 import (
@@ -9,8 +11,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// TestByDestination: routing that depends on more than a packet's destination is named, and other routing is not,
-// however many ways out there are. Long: most lines are the table of cases.
+// TestByDestination: after each script ByDestination gives the reason why a packet's destination alone does not
+// determine its way, or no reason (""), however many next hops there are. undo takes the script back. Long: most lines
+// are the table of cases.
 func TestByDestination(t *testing.T) {
 	lan, err := net.InterfaceByName("lan0")
 	must(t, err)
@@ -23,7 +26,7 @@ func TestByDestination(t *testing.T) {
 		return unsure
 	}
 	const two = "nexthop via 192.0.2.2 nexthop via 198.51.100.2"
-	for _, c := range []struct{ script, undo, message string }{
+	for _, c := range []struct{ script, undo, reason string }{
 		{"true", "true", ""},
 		{"ip route add 203.0.113.0/24 via 198.51.100.2; ip route add default via 198.51.100.2 metric 100; ip route add " +
 			"unreachable 10.0.0.0/8",
@@ -58,8 +61,8 @@ func TestByDestination(t *testing.T) {
 			"sysctl -qw net.ipv4.conf.all.rp_filter=0", "leads elsewhere"},
 	} {
 		sh(t, c.script)
-		if unsure := judged(); (c.message == "") != (unsure == "") || !strings.Contains(unsure, c.message) {
-			t.Errorf("%s: unsure %q, want %q", c.script, unsure, c.message)
+		if unsure := judged(); (c.reason == "") != (unsure == "") || !strings.Contains(unsure, c.reason) {
+			t.Errorf("%s: unsure %q, want %q", c.script, unsure, c.reason)
 		}
 		sh(t, c.undo)
 	}
@@ -70,7 +73,7 @@ func TestByDestination(t *testing.T) {
 
 // TestPolicies: IPsec's policies for forwarded packets are named, others are not.
 func TestPolicies(t *testing.T) {
-	for _, c := range []struct{ script, undo, message string }{
+	for _, c := range []struct{ script, undo, reason string }{
 		{"ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir in", "ip xfrm policy flush", ""},
 		{"ip xfrm policy add src 2001:db8:1::/64 dst 2001:db8:2::/64 dir fwd", "ip xfrm policy flush", ""},
 		{"ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir fwd", "ip xfrm policy flush", "IPsec policies"},
@@ -79,8 +82,8 @@ func TestPolicies(t *testing.T) {
 		{"ip xfrm policy setdefault in block", "ip xfrm policy setdefault in accept", ""},
 	} {
 		sh(t, c.script)
-		if got, err := Policies(); err != nil || (c.message == "") != (got == "") || !strings.Contains(got, c.message) {
-			t.Errorf("%s: %q, %v; want %q", c.script, got, err, c.message)
+		if got, err := Policies(); err != nil || (c.reason == "") != (got == "") || !strings.Contains(got, c.reason) {
+			t.Errorf("%s: %q, %v; want %q", c.script, got, err, c.reason)
 		}
 		sh(t, c.undo)
 	}

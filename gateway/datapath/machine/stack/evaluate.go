@@ -1,18 +1,22 @@
+// The evaluation of nftables rules for all packets of a flow at once (ReadVariance in constant.go).
+
 package stack
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// packet is what is known about the packets of a flow when they are evaluated.
+// packet has what is known about all packets of one direction of a flow, for which rules are evaluated.
 type packet struct {
 	Crossing
+	family   uint8 // unix.NFPROTO_IPV4 or NFPROTO_IPV6
 	protocol byte
-	up       bool
-	tracked  bool // the chain is behind connection tracking
+	up       bool // from the LAN to the WAN
+	tracked  bool // the chain comes after connection tracking
 	// unanswered: the connection is UDP's, and its other side has sent nothing.
 	unanswered bool
 	hook       uint32
@@ -31,13 +35,13 @@ func (p packet) out() (string, int) {
 	return p.in()
 }
 
-// evaluation evaluates a base chain for the packets of a flow. It ends where a rule's result varies from packet to
-// packet.
+// evaluation evaluates a base chain for the packets of a flow. It ends at the first rule whose result varies from
+// packet to packet.
 type evaluation struct {
-	*ruleset
+	*reading
 	packet packet
 	base   chain
-	reason string // a rule that varies, and how
+	reason string // names that rule and what it varies with; "": there is none
 	err    error
 
 	r registers
@@ -47,9 +51,9 @@ type evaluation struct {
 type chainEnd int
 
 const (
-	goesOn    chainEnd = iota // it may
-	leaves                    // certainly leaves the chain
-	isDecided                 // certainly has its verdict
+	goesOn    chainEnd = iota // packets may go on to the next rule
+	leaves                    // all packets leave the chain
+	isDecided                 // all packets have their verdict
 )
 
 const depthMax = 16 // the kernel's NFT_JUMP_STACK_SIZE
@@ -134,8 +138,9 @@ const (
 	nfQueue  = 3
 )
 
-// expression evaluates one expression. t says whether it matches (never ends the rule), verdicts are those that it may
-// give, and varying names the value on which that depends.
+// expression evaluates one expression. t says whether it matches; never ends the rule. verdicts are the verdicts that
+// it may give. varying names the value on which match or verdict depends, if that varies from packet to packet;
+// otherwise it is empty.
 func (e *evaluation) expression(x expression) (t truth, verdicts []verdict, varying string) {
 	a := fields(x.data)
 	switch x.name {
@@ -204,8 +209,11 @@ func actionWords(name string) string {
 	return "has " + name + ", which gatewayd does not know"
 }
 
-// load sets a register.
+// load sets a register; the kernel fills its last four bytes up with zeros.
 func (e *evaluation) load(n uint32, o []octet) {
+	if rest := len(o) % 4; rest > 0 {
+		o = append(o[:len(o):len(o)], value("", make([]byte, 4-rest)...)...)
+	}
 	copy(e.r.bytes(n, uint32(len(o))), o)
 }
 
@@ -228,9 +236,9 @@ func (e *evaluation) meta(a attributes) (t truth, v []verdict, varying string) {
 	var o []octet
 	switch key {
 	case unix.NFT_META_PROTOCOL:
-		o = value("protocol", 0x08, 0x00)
+		o = value("protocol", binary.BigEndian.AppendUint16(nil, etherTypes[e.packet.family])...)
 	case unix.NFT_META_NFPROTO:
-		o = value("protocol", unix.NFPROTO_IPV4)
+		o = value("protocol", e.packet.family)
 	case unix.NFT_META_L4PROTO:
 		o = value("protocol", e.packet.protocol)
 	case unix.NFT_META_IIF:
@@ -255,6 +263,8 @@ func (e *evaluation) meta(a attributes) (t truth, v []verdict, varying string) {
 	e.load(a.number(unix.NFTA_META_DREG), o)
 	return always, nil, ""
 }
+
+var etherTypes = map[uint8]uint16{unix.NFPROTO_IPV4: unix.ETH_P_IP, unix.NFPROTO_IPV6: unix.ETH_P_IPV6}
 
 var metaNames = map[uint32]string{
 	unix.NFT_META_LEN: "length (meta length)", unix.NFT_META_PRIORITY: "priority (meta priority)",
@@ -325,44 +335,6 @@ func (e *evaluation) payload(a attributes) (t truth, v []verdict, varying string
 	e.load(a.number(unix.NFTA_PAYLOAD_DREG), o)
 	return always, nil, ""
 }
-
-// octet is what is known about a byte of the headers, at an offset.
-func (p packet) octet(base, at uint32) octet {
-	const network, transport = 1, 2 // NFT_PAYLOAD_NETWORK_HEADER, NFT_PAYLOAD_TRANSPORT_HEADER
-	switch {
-	case base == network && at == 0:
-		return octet{known: 0xff, value: 0x45, source: "header"}
-	case base == network && at == 1: // DSCP; ECN changes on the way
-		return octet{fixed: 0xfc, source: "ECN (ip ecn)"}
-	case base == network && at == 6: // DF may differ
-		return octet{known: 0x3f, source: "fragment flags"}
-	case base == network && at == 7:
-		return octet{known: 0xff, source: "fragment offset"}
-	case base == network && at == 9:
-		return octet{known: 0xff, value: p.protocol, source: "protocol"}
-	case base == network && at >= 12 && at < 20:
-		return octet{fixed: 0xff, source: "address"}
-	case base == network:
-		return octet{source: map[uint32]string{2: "length (ip length)", 3: "length (ip length)", 8: "TTL (ip ttl)",
-			4: "identification (ip id)", 5: "identification (ip id)"}[at]}
-	case base == transport && at < 4:
-		return octet{fixed: 0xff, source: "port"}
-	case base == transport && at == tcpFlags && p.protocol == unix.IPPROTO_TCP:
-		return octet{known: tcpFIN | tcpSYN | tcpRST | tcpACK, value: tcpACK, source: "flags (tcp flags)"}
-	case base == transport:
-		return octet{source: "transport header"}
-	}
-	return octet{source: "contents or Ethernet header"}
-}
-
-// Of TCP's header (RFC 9293, 3.1).
-const (
-	tcpFlags = 13
-	tcpFIN   = 0x01
-	tcpSYN   = 0x02
-	tcpRST   = 0x04
-	tcpACK   = 0x10
-)
 
 // compare compares a register with a value.
 func (e *evaluation) compare(a attributes) (t truth, v []verdict, varying string) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -38,8 +39,10 @@ type Changes struct {
 	// links, neighbours, addresses, routes, routing rules, tc's qdiscs and filters, or the forwarding switch
 	Routing func()
 	Rules   func() // nftables, and IPsec policies
-	// Own is the netlink port whose own changes of nftables are ignored; 0: none.
+	// OwnPort is the netlink port whose own changes of nftables are ignored; 0: none.
 	OwnPort uint32
+	// Ignored reports tables of nftables whose changes are not reported, where nothing else changes with them; nil: none.
+	Ignored func(family uint8, table string) bool
 }
 
 // Follower receives the kernel's change messages.
@@ -76,12 +79,12 @@ func Follow() (*Follower, error) {
 
 // Run reports changes until Close. It returns at once. Socket filters drop irrelevant messages in the kernel.
 func (f *Follower) Run(c Changes) error {
-	if err := keepFilter(f.routes, neighboursAt(c.LAN)); err != nil {
-		return fmt.Errorf("following the routing: %w", err)
+	if err := f.IgnoreNeighbours(c.LAN); err != nil {
+		return err
 	}
-	f.running.Go(func() { f.receive(f.routes, c.Routing) })
+	f.running.Go(func() { f.receive(f.routes, nil, c.Routing) })
 	if f.policies != nil {
-		f.running.Go(func() { f.receive(f.policies, c.Rules) })
+		f.running.Go(func() { f.receive(f.policies, nil, c.Rules) })
 	}
 	if f.rules == nil {
 		return nil
@@ -91,7 +94,15 @@ func (f *Follower) Run(c Changes) error {
 			return fmt.Errorf("following netfilter's rules: %w", err)
 		}
 	}
-	f.running.Go(func() { f.receive(f.rules, c.Rules) })
+	f.running.Go(func() { f.receive(f.rules, c.Ignored, c.Rules) })
+	return nil
+}
+
+// IgnoreNeighbours has changes of neighbours at these interfaces, by index, ignored in place of those at Changes.LAN.
+func (f *Follower) IgnoreNeighbours(indexes ...int) error {
+	if err := keepFilter(f.routes, neighboursAt(indexes...)); err != nil {
+		return fmt.Errorf("following the routing: %w", err)
+	}
 	return nil
 }
 
@@ -122,21 +133,25 @@ func listen(family int, groups ...uint32) (*netlink.Conn, error) {
 	return c, nil
 }
 
-// receive calls changed after messages, until Close. Lost messages count as a change, and while messages cannot be
-// received at all, everything counts as changed from time to time.
-func (f *Follower) receive(c *netlink.Conn, changed func()) {
+// receive calls changed after messages, until Close, unless all are of nftables' tables that are ignored. Lost messages
+// count as a change, and while messages cannot be received at all, everything counts as changed from time to time.
+func (f *Follower) receive(c *netlink.Conn, ignored func(uint8, string) bool, changed func()) {
 	for {
-		_, err := c.Receive()
-		pause := time.Duration(0)
+		first, err := c.Receive()
+		pause, matters := time.Duration(0), true
 		if err != nil && !errors.Is(err, syscall.ENOBUFS) {
 			pause = pollUnheard
 		} else {
-			discard(c)
+			matters = err != nil || ignored == nil || slices.ContainsFunc(first, matterOf(ignored))
+			matters = discard(c, ignored, matters)
 		}
 		select {
 		case <-f.ended:
 			return
 		case <-time.After(pause):
+		}
+		if !matters {
+			continue
 		}
 		// At once, because most changes come alone; and again when changes that came with it have settled.
 		changed()
@@ -144,25 +159,61 @@ func (f *Follower) receive(c *netlink.Conn, changed func()) {
 	}
 }
 
+// matterOf returns a function that reports whether a message of nftables is about a table that is not ignored. Each
+// transaction also has a message with its number alone, after those about what it changes.
+func matterOf(ignored func(uint8, string) bool) func(netlink.Message) bool {
+	return func(m netlink.Message) bool {
+		if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN {
+			return false
+		}
+		attrs, family, ok := decoder(m.Data)
+		for ok && attrs.Next() {
+			if attrs.Type() == unix.NFTA_TABLE_NAME { // other messages have their table by the same number
+				return !ignored(family, attrs.String())
+			}
+		}
+		return true
+	}
+}
+
 // mostDiscarded is how many messages are dropped at once: while they keep arriving, changes are reported all the same.
 const mostDiscarded = 10_000
 
-// discard drops the messages that have arrived. A transaction of nftables causes one for every few kilobytes, and one
-// look at the present state suffices for all.
-func discard(c *netlink.Conn) {
+// discard drops the messages that have arrived, and reports whether one of them matters; with matters it does not look.
+// A transaction of nftables causes one for every few kilobytes, and one look at the present state suffices for all.
+func discard(c *netlink.Conn, ignored func(uint8, string) bool, matters bool) bool {
 	rc, err := c.SyscallConn()
 	if err != nil {
-		return
+		return true
+	}
+	var buf []byte
+	if !matters {
+		buf = make([]byte, longestChange)
 	}
 	rc.Control(func(fd uintptr) {
 		for range mostDiscarded {
-			if _, _, err := unix.Recvfrom(int(fd), nil, unix.MSG_DONTWAIT); err != nil && !errors.Is(err, unix.ENOBUFS) &&
-				!errors.Is(err, unix.EINTR) {
+			n, _, err := unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
+			switch {
+			case errors.Is(err, unix.ENOBUFS):
+				matters = true
+			case errors.Is(err, unix.EINTR):
+			case err != nil:
 				return
+			case !matters:
+				all, err := syscall.ParseNetlinkMessage(buf[:min(n, len(buf))])
+				matters = err != nil || n > len(buf) || slices.ContainsFunc(all, func(m syscall.NetlinkMessage) bool {
+					return matterOf(ignored)(netlink.Message{Header: netlink.Header{Type: netlink.HeaderType(m.Header.Type)},
+						Data: m.Data})
+				})
 			}
 		}
+		matters = true
 	})
+	return matters
 }
+
+// longestChange is how long a datagram about a change is at most, bytes; the kernel joins messages up to a page.
+const longestChange = 1 << 16
 
 // Offsets in a message, bytes: struct nlmsghdr, followed by struct ndmsg.
 const (
@@ -180,20 +231,22 @@ func keepFilter(c *netlink.Conn, filter []bpf.Instruction) error {
 	return c.SetBPF(raw)
 }
 
-// neighboursAt returns a filter for neighbour messages of an interface, which come one by one, and for those of classes
-// in queues, which each client may have.
-func neighboursAt(index int) []bpf.Instruction {
-	return []bpf.Instruction{
+// neighboursAt returns a filter that drops messages about neighbours at some interfaces, at most 100, because there is
+// one for each client, and about classes in queues, because each client may have some.
+func neighboursAt(indexes ...int) []bpf.Instruction {
+	n := uint8(len(indexes))
+	filter := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: messageType, Size: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: loaded16(unix.RTM_NEWTCLASS), SkipTrue: 5},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: loaded16(unix.RTM_DELTCLASS), SkipTrue: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: loaded16(unix.RTM_NEWTCLASS), SkipTrue: n + 5},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: loaded16(unix.RTM_DELTCLASS), SkipTrue: n + 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: loaded16(unix.RTM_NEWNEIGH), SkipTrue: 1},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: loaded16(unix.RTM_DELNEIGH), SkipTrue: 3},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: loaded16(unix.RTM_DELNEIGH), SkipTrue: n + 1},
 		bpf.LoadAbsolute{Off: ndIndex, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: loaded32(uint32(index)), SkipTrue: 1},
-		bpf.RetConstant{Val: 0},
-		bpf.RetConstant{Val: math.MaxUint32},
 	}
+	for i, index := range indexes {
+		filter = append(filter, bpf.JumpIf{Cond: bpf.JumpEqual, Val: loaded32(uint32(index)), SkipTrue: n - uint8(i)})
+	}
+	return append(filter, bpf.RetConstant{Val: math.MaxUint32}, bpf.RetConstant{Val: 0})
 }
 
 // changesBy returns a filter for the messages of a port's own transactions. Messages in one datagram belong to one

@@ -71,8 +71,8 @@ func legacyNames(family uint8) ([]string, error) {
 }
 
 // Rules names the chains that affect IPv4 packets forwarded between interfaces: base chains at prerouting, forward and
-// postrouting, at the interfaces' ingress and at any egress, that hold a rule or drop by policy. Tables for which own
-// returns true do not count; family is unix.NFPROTO_INET, NFPROTO_IPV4 or NFPROTO_NETDEV.
+// postrouting, at the interfaces' ingress and at any egress, that hold a rule or drop by policy. Tables for which
+// fromOwn returns true do not count; family is unix.NFPROTO_INET, NFPROTO_IPV4 or NFPROTO_NETDEV.
 func Rules(fromOwn func(family uint8, table string) bool, interfaces ...string) ([]string, error) {
 	return rules(unix.NFPROTO_IPV4, fromOwn, interfaces)
 }
@@ -98,33 +98,18 @@ func rules(family uint8, fromOwn func(family uint8, table string) bool, interfac
 		return nil, err
 	}
 	defer c.Close()
-	messages, err := c.Dump(unix.NFT_MSG_GETCHAIN, unix.AF_UNSPEC, nil)
-	if errors.Is(err, syscall.EINVAL) {
-		return nil, nil // nor has a kernel with only other parts of netfilter's netlink
-	}
+	all, err := readRules(c)
 	if err != nil {
-		return nil, fmt.Errorf("listing chains: %w", err)
+		return nil, err
 	}
-	var chains []chain
-	for _, m := range messages {
-		ch, ok := baseChain(m.Data)
-		if ok && ch.meets(family) && ch.traversedBy(interfaces) && !fromOwn(ch.family, ch.table) {
-			chains = append(chains, ch)
+	var names []string
+	for _, ch := range all.bases {
+		has := ch.drops || all.chains[chainID{ch.family, ch.table, ch.name}] != nil
+		if has && ch.meets(family) && ch.traversedBy(interfaces) && !fromOwn(ch.family, ch.table) {
+			names = append(names, ch.String())
 		}
 	}
-	if len(chains) == 0 {
-		return nil, nil
-	}
-	if messages, err = c.Dump(unix.NFT_MSG_GETRULE, unix.AF_UNSPEC, nil); err != nil {
-		return nil, fmt.Errorf("listing rules: %w", err)
-	}
-	var lines []string
-	for _, ch := range chains {
-		if ch.drops || slices.ContainsFunc(messages, func(m netlink.Message) bool { return ruleOf(m.Data, ch) }) {
-			lines = append(lines, ch.String())
-		}
-	}
-	return lines, nil
+	return names, nil
 }
 
 // baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is a base chain that IP packets may
@@ -186,24 +171,6 @@ func (c *chain) decodeHook(in *netlink.AttributeDecoder) error {
 		}
 	}
 	return nil
-}
-
-// ruleOf reports whether a rule is in the chain.
-func ruleOf(data []byte, ch chain) bool {
-	attrs, family, ok := decoder(data)
-	if !ok || family != ch.family {
-		return false
-	}
-	var table, name string
-	for attrs.Next() {
-		switch attrs.Type() {
-		case unix.NFTA_RULE_TABLE:
-			table = attrs.String()
-		case unix.NFTA_RULE_CHAIN:
-			name = attrs.String()
-		}
-	}
-	return attrs.Err() == nil && table == ch.table && name == ch.name
 }
 
 // decoder skips the header of an nftables message and returns its family.

@@ -53,7 +53,7 @@ func (e *evaluation) lookup(a attributes) (t truth, v []verdict, varying string)
 	if s.flags&(unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL) != 0 {
 		return unknown, nil, "looks into the set " + id.name + ", whose elements come and go by themselves"
 	}
-	if e.err = s.readElements(e.conn, id); e.err != nil {
+	if e.err = e.readElements(s, id); e.err != nil {
 		return unknown, nil, ""
 	}
 	bytes := 4
@@ -120,12 +120,14 @@ func (s *set) find(key []octet) (found []element, varying string) {
 }
 
 // readElements reads a set's elements.
-func (s *set) readElements(c *nftables.Conn, id setID) (err error) {
+func (r *reading) readElements(s *set, id setID) (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if s.read {
 		return nil
 	}
 	s.elements, err = nftables.Listed(id.name,
-		func() ([]element, error) { return listElements(c, id) },
+		func() ([]element, error) { return listElements(r.conn, id) },
 		func(a, b []element) bool { return slices.EqualFunc(a, b, sameKey) && !hasDuplicate(a) })
 	s.read = err == nil
 	return err

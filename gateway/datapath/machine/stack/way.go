@@ -12,14 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Way describes how the stack forwards between a LAN and a WAN, if addresses alone determine it for every packet.
+// Way describes how the stack forwards between a LAN and a WAN, if a packet's addresses alone determine that.
 type Way struct {
 	Next netip.Addr // the next hop, at the WAN, for all addresses outside Others
-	// Link is the WAN's own network, whose hosts are their own next hop, except those in Apart; the zero Prefix: none.
-	Link      netip.Prefix
-	OwnRoutes []netip.Addr // at most 8
-	// Others are prefixes with their own routes, local ones and unreachable ones, including Link, the LAN's network and
-	// Multicast.
+	// Link is the WAN's own network, whose hosts are their own next hop, except those in OwnRoutes; the zero Prefix:
+	// none.
+	Link netip.Prefix
+	// OwnRoutes are addresses of Link that have a route of their own; at most 8.
+	OwnRoutes []netip.Addr
+	// Others are all prefixes that the default route does not serve: the destinations of other routes, also of local and
+	// unreachable ones, among them Link and the LAN's network; and prefixes that are never forwarded (martians).
 	Others []netip.Prefix
 	// LANMTU and WANMTU are the MTUs, bytes.
 	LANMTU, WANMTU int
@@ -31,7 +33,7 @@ var martians = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustPars
 // Multicast is the addresses of groups, broadcast, and reserved ones.
 var Multicast = netip.MustParsePrefix("224.0.0.0/3")
 
-// routesMax bounds the routes that Find reads whenever a route changes.
+// routesMax bounds the routes that FindWay reads whenever a route changes.
 const routesMax = 1000
 
 // FindWay determines the way from a LAN with the given network to a WAN. If it is not certain, unsure gives the reason
@@ -136,7 +138,7 @@ func hasLiveHop(r netlink.Route) bool {
 	return r.Type == unix.RTN_UNICAST && r.Flags&down == 0
 }
 
-// ruled reports routing rules other than the three default rules.
+// ruled says in a few words that there are routing rules other than the three default rules; "": there are none.
 func ruled(family int) (unsure string, err error) {
 	rules, err := ConsistentList(func() ([]netlink.Rule, error) { return netlink.RuleList(family) })
 	if err != nil {
@@ -167,7 +169,8 @@ func ordinary(r netlink.Rule) bool {
 // maxOwnRoutes is the number of addresses of Link that may have their own routes.
 const maxOwnRoutes = 8
 
-// routes classifies the routes: the one to the next hop, those of the two links, and others.
+// routes classifies the machine's routes: the default route, routes to hosts on the LAN or on the WAN's link, and
+// others.
 func (w *Way) routes(all []netlink.Route, lan, wan int, network netip.Prefix) (unsure string) {
 	w.Others = append(w.Others, martians...)
 	var near bool // the LAN's route exists
@@ -178,7 +181,7 @@ func (w *Way) routes(all []netlink.Route, lan, wan int, network netip.Prefix) (u
 		}
 		to := destination(r)
 		switch {
-		case to.Bits() > 0:
+		case to.Bits() > 0: // not a default route
 			w.Others = append(w.Others, to)
 		case w.Next.IsValid():
 			return "there is more than one default route"
@@ -242,4 +245,16 @@ func destination(r netlink.Route) netip.Prefix {
 	bits, _ := r.Dst.Mask.Size()
 	addr, _ := netip.AddrFromSlice(r.Dst.IP.To4())
 	return netip.PrefixFrom(addr, bits)
+}
+
+// IsThere reports whether there is an interface of an index. Package net lists all interfaces to find that out.
+func IsThere(index int) bool {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return true // and it is asked again
+	}
+	defer unix.Close(fd)
+	r, _ := unix.NewIfreq("") // no error: the name is short
+	r.SetUint32(uint32(index))
+	return unix.IoctlIfreq(fd, unix.SIOCGIFNAME, r) == nil
 }

@@ -6,13 +6,13 @@ import (
 
 // Rules of iptables (its nft variant) have matches and targets of xtables as expressions.
 
-// Attributes of both (linux/netfilter/nf_tables_compat.h).
+// Attributes of matches and targets (linux/netfilter/nf_tables_compat.h).
 const (
 	xtName = 1 // NFTA_MATCH_NAME, NFTA_TARGET_NAME
 	xtInfo = 3 // NFTA_MATCH_INFO, NFTA_TARGET_INFO
 )
 
-// constantMatches decide by what is the same for all packets of a flow.
+// constantMatches are matches that have the same result for all packets of a flow.
 var constantMatches = map[string]bool{
 	"comment": true, "addrtype": true, "iprange": true, "mark": true, "connmark": true, "multiport": true, "pkttype": true}
 
@@ -34,7 +34,7 @@ func (e *evaluation) match(a attributes) (t truth, v []verdict, varying string) 
 	return unknown, nil, "has the match " + name + ", which may vary"
 }
 
-// flagsMatch evaluates TCP's flags: mask, value, and whether it is inverted.
+// flagsMatch evaluates the match "tcp", which compares ports, TCP's flags and options.
 func flagsMatch(info []byte) (t truth, v []verdict, varying string) {
 	option, mask, want, inverted := info[8], info[9], info[10], info[11]
 	const known, invertFlags = tcpFIN | tcpSYN | tcpRST | tcpACK, 4 // XT_TCP_INV_FLAGS
@@ -42,13 +42,13 @@ func flagsMatch(info []byte) (t truth, v []verdict, varying string) {
 	case option != 0:
 		return unknown, nil, matchWords("TCP options")
 	case mask == 0:
-		return unknown, nil, "" // ports
+		return unknown, nil, "" // only ports are compared
 	case mask&^known != 0 && (mask&known)&(tcpACK^want) == 0:
 		return unknown, nil, matchWords("flags")
 	}
 	same := (mask&known)&(tcpACK^want) == 0
 	if same != (inverted&invertFlags != 0) {
-		return unknown, nil, "" // as far as the ports are the rule's
+		return unknown, nil, "" // the flags match, and ports decide
 	}
 	return never, nil, ""
 }

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attr is an attribute as the kernel pads it.
+// attr returns a netlink attribute, padded as by the kernel.
 func attr(kind uint16, value ...byte) []byte {
 	b := binary.NativeEndian.AppendUint16(nil, uint16(attrHeader+len(value)))
 	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)
 	return append(b, make([]byte, (4-len(b)%4)%4)...)
 }
 
-// message is a message of the kernel with attributes.
+// message returns a netlink message of the kernel with attributes.
 func message(kind uint16, attrs ...[]byte) []byte {
 	body := append([]byte{unix.AF_INET, 0, 0, 7}, bytes.Join(attrs, nil)...)
 	b := binary.NativeEndian.AppendUint32(nil, uint32(messageHeader+len(body)))
@@ -28,8 +28,10 @@ func message(kind uint16, attrs ...[]byte) []byte {
 	return append(append(b, make([]byte, 10)...), body...)
 }
 
+// header is the attribute of packet 258 at the hook "forward".
 var header = attr(attrPacketHeader, 0, 0, 1, 2, 8, 0, 2)
 
+// TestDecode: decode reads the packet in a message, or returns an error.
 func TestDecode(t *testing.T) {
 	for name, c := range map[string]struct {
 		in   []byte
@@ -49,9 +51,9 @@ func TestDecode(t *testing.T) {
 			message(typePacket, attr(99, 1), header), Packet{ID: 258, Hook: Forward, hasHeader: true}, nil},
 		"a MAC of another length": {message(typePacket, header, attr(attrHardware, 0, 8, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8)),
 			Packet{ID: 258, Hook: Forward, hasHeader: true}, nil},
-		"no header":           {message(typePacket, attr(attrMark, 0, 0, 0, 9)), Packet{}, errShort},
-		"no attributes":       {message(typePacket), Packet{}, errShort},
-		"a word on a verdict": {message(unix.NLMSG_ERROR, header), Packet{}, errOther},
+		"no header":              {message(typePacket, attr(attrMark, 0, 0, 0, 9)), Packet{}, errShort},
+		"no attributes":          {message(typePacket), Packet{}, errShort},
+		"an answer to a verdict": {message(unix.NLMSG_ERROR, header), Packet{}, errOther},
 		"cut": {
 			message(typePacket, header, attr(attrPayload, 'h', 'e', 'y'))[:36], Packet{}, errShort},
 		"an attribute beyond the end": {message(typePacket, header, []byte{255, 0, attrPayload, 0}), Packet{}, errShort},
@@ -71,6 +73,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// FuzzDecode: no message of the kernel crashes the daemon, and a packet that is read from it is within it.
 func FuzzDecode(f *testing.F) {
 	f.Add(message(typePacket, header, attr(attrPayload, 'h', 'e', 'y')))
 	f.Add(message(typePacket, header, attr(attrHardware, 0, 6, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0),
@@ -153,6 +156,7 @@ func TestConfigMessages(t *testing.T) {
 	}
 }
 
+// TestReadDrops: readDrops finds a queue's counters in /proc/net/netfilter/nfnetlink_queue.
 func TestReadDrops(t *testing.T) {
 	const kernels = "20128 4062532532     3 2 65531    12     34       56  1\n20129 2596139019     0 2   128     0     " +
 		"0        0  1\n"

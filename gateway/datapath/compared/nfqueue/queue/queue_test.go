@@ -22,15 +22,18 @@ func TestMain(m *testing.M) {
 
 var must = netnstest.Must
 
-// queueBench is a namespace whose loopback queues packets to UDP port 9.
+// queueBench is a namespace where a rule queues packets to UDP port 9 of loopback, unless they have the mark 5. out
+// sends them, and in receives those that pass.
 type queueBench struct {
 	*netnstest.Space
 	in, out *net.UDPConn
 }
 
-const number = 7
+// queueNumber is the number of the queue.
+const queueNumber = 7
 
-func newPlace(t *testing.T, rules ...string) *queueBench {
+// newQueueBench returns a bench, in whose namespace it has run further commands.
+func newQueueBench(t *testing.T, rules ...string) *queueBench {
 	t.Helper()
 	p := &queueBench{Space: netnstest.NewSpace(t)}
 	p.Run(t, `iptables -A INPUT -p udp --dport 9 -m mark ! --mark 5 -j NFQUEUE --queue-num 7; `+strings.Join(rules, "; "))
@@ -46,10 +49,10 @@ func newPlace(t *testing.T, rules ...string) *queueBench {
 	return p
 }
 
-// open opens the queue in the namespace and judges packets until the test ends.
+// open opens the queue in the namespace, where judge judges packets until the test ends; nil: nobody does.
 func (p *queueBench) open(t *testing.T, cfg Config, judge Judge) *Queue {
 	t.Helper()
-	cfg.Number = number
+	cfg.Number = queueNumber
 	var q *Queue
 	var err error
 	p.Do(func() { q, err = Open(cfg) })
@@ -89,18 +92,18 @@ func (p *queueBench) send(t *testing.T, text string) {
 func (p *queueBench) receive(t *testing.T) string {
 	t.Helper()
 	b := make([]byte, 70000)
-	must(t, p.in.SetReadDeadline(time.Now().Add(2*time.Minute))) // it never comes
+	must(t, p.in.SetReadDeadline(time.Now().Add(2*time.Minute))) // so that a test whose packet never comes ends
 	n, err := p.in.Read(b)
 	must(t, err)
 	return string(b[:n])
 }
 
-// TestVerdictsAreObeyed: packets pass, are dropped, or traverse the rules again with their mark; in order, at any batch
-// size.
+// TestVerdictsAreObeyed: packets pass (a for accept), are dropped (d), or traverse the rules again with a mark (r), in
+// order and at any batch size.
 func TestVerdictsAreObeyed(t *testing.T) {
 	for name, cfg := range map[string]Config{"one by one": {}, "in batches": {Batch: 32, CopyBytes: 64, GSO: true}} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlace(t)
+			p := newQueueBench(t)
 			var judged atomic.Int64
 			p.open(t, cfg, onePacket(func(p Packet) Verdict {
 				judged.Add(1)
@@ -110,7 +113,7 @@ func TestVerdictsAreObeyed(t *testing.T) {
 				switch p.Data[28] {
 				case 'a':
 					return Verdict{Kind: Accept}
-				case 'r': // the rule takes no packet with this mark
+				case 'r': // the rule does not queue packets with this mark
 					return Verdict{Kind: Repeat, Mark: 5}
 				}
 				return Verdict{}
@@ -140,7 +143,7 @@ func TestVerdictsAreObeyed(t *testing.T) {
 func TestHold(t *testing.T) {
 	for name, cfg := range map[string]Config{"one by one": {}, "in batches": {Batch: 32, CopyBytes: 64, GSO: true}} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlace(t)
+			p := newQueueBench(t)
 			held := make(chan func(Verdict), 3)
 			var q atomic.Pointer[Queue]
 			q.Store(p.open(t, cfg, onePacket(func(p Packet) Verdict {
@@ -151,7 +154,7 @@ func TestHold(t *testing.T) {
 				return Verdict{Kind: Held}
 			})))
 			for n := range 100 {
-				if n%40 == 0 { // three of them
+				if n%40 == 0 { // three packets
 					p.send(t, fmt.Sprintf("h%d", n))
 				}
 				p.send(t, fmt.Sprintf("a%d", n))
@@ -163,18 +166,18 @@ func TestHold(t *testing.T) {
 			}
 			(<-held)(Verdict{Kind: Accept})
 			if got := p.receive(t); got != "h0" {
-				t.Errorf("received %q, want what was released", got)
+				t.Errorf("received %q, want the packet that was released", got)
 			}
 			(<-held)(Verdict{})
 			p.send(t, "a again")
 			if got := p.receive(t); got != "a again" {
-				t.Errorf("received %q after one that was dropped", got)
+				t.Errorf("received %q, after a held packet was dropped", got)
 			}
 			must(t, q.Load().Close())
 			(<-held)(Verdict{Kind: Accept})
 			must(t, p.in.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
 			if n, err := p.in.Read(make([]byte, 100)); err == nil {
-				t.Errorf("%d bytes came of a queue that is closed", n)
+				t.Errorf("a packet of %d bytes came that was held when the queue was closed", n)
 			}
 		})
 	}
@@ -182,7 +185,7 @@ func TestHold(t *testing.T) {
 
 // TestCopyBytes: only the beginning is copied, and Length is that of the whole packet.
 func TestCopyBytes(t *testing.T) {
-	p := newPlace(t)
+	p := newQueueBench(t)
 	seen := make(chan Packet, 1)
 	p.open(t, Config{CopyBytes: 40}, onePacket(func(p Packet) Verdict { seen <- p; return Verdict{Kind: Accept} }))
 	p.send(t, strings.Repeat("x", 1000))
@@ -194,10 +197,11 @@ func TestCopyBytes(t *testing.T) {
 	}
 }
 
-// TestAggregates: with GSO aggregated packets are delivered unchanged; without, split and with checksums.
+// TestAggregates: with GSO an aggregated packet is delivered unchanged. Without, it is delivered as several packets
+// with checksums.
 func TestAggregates(t *testing.T) {
 	for _, gso := range []bool{true, false} {
-		p := newPlace(t)
+		p := newQueueBench(t)
 		var packets, aggregated atomic.Int64
 		p.open(t, Config{GSO: gso, CopyBytes: 64}, onePacket(func(p Packet) Verdict {
 			packets.Add(1)
@@ -205,7 +209,7 @@ func TestAggregates(t *testing.T) {
 				aggregated.Add(1)
 			}
 			if !gso && p.Unsummed {
-				t.Error("a packet without its sum")
+				t.Error("a packet without its checksum")
 			}
 			return Verdict{Kind: Accept}
 		}))
@@ -230,7 +234,7 @@ func TestAggregates(t *testing.T) {
 	}
 }
 
-// TestFullQueueDrops, and counts: nothing passes because there is no room.
+// TestFullQueueDrops: a full queue drops packets and counts them. No packet passes for lack of room.
 func TestFullQueueDrops(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg  Config
@@ -240,7 +244,7 @@ func TestFullQueueDrops(t *testing.T) {
 		"buffer": {Config{Packets: 10_000, Buffer: 8192}, func(d Drops) uint64 { return d.Unread }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlace(t)
+			p := newQueueBench(t)
 			release, waiting := make(chan struct{}), make(chan struct{}, 1000)
 			q := p.open(t, c.cfg,
 				onePacket(func(Packet) Verdict { waiting <- struct{}{}; <-release; return Verdict{Kind: Accept} }))
@@ -267,7 +271,7 @@ func TestFullQueueDrops(t *testing.T) {
 	}
 }
 
-// expectNone shows that no packet has come: one that is not queued comes first.
+// expectNone checks that no packet has come: the next to arrive is one that is sent without the queue.
 func (p *queueBench) expectNone(t *testing.T) {
 	t.Helper()
 	p.Run(t, `iptables -F INPUT`)
@@ -279,7 +283,7 @@ func (p *queueBench) expectNone(t *testing.T) {
 
 // TestNobodyThere: without a listener packets are dropped, also those that wait in the queue when the listener closes.
 func TestNobodyThere(t *testing.T) {
-	p := newPlace(t)
+	p := newQueueBench(t)
 	p.send(t, "before")
 	held, release := make(chan struct{}), make(chan struct{})
 	q := p.open(t, Config{}, onePacket(func(Packet) Verdict { close(held); <-release; return Verdict{Kind: Accept} }))
@@ -296,26 +300,27 @@ func TestNobodyThere(t *testing.T) {
 	})
 	close(release)
 	must(t, <-closed)
-	must(t, q.Close()) // twice is the same
+	must(t, q.Close()) // a second call has no effect
 	p.send(t, "after")
 	p.expectNone(t)
-	p.open(t, Config{}, nil) // it is free again
+	p.open(t, Config{}, nil) // the queue can be opened again
 }
 
-// TestOneListener: a queue is one socket's.
+// TestOneListener: a queue that has a socket cannot be opened by another.
 func TestOneListener(t *testing.T) {
-	p := newPlace(t)
+	p := newQueueBench(t)
 	p.open(t, Config{}, nil)
 	p.Do(func() {
-		if q, err := Open(Config{Number: number}); err == nil || !strings.Contains(err.Error(), "another process has it") {
+		q, err := Open(Config{Number: queueNumber})
+		if err == nil || !strings.Contains(err.Error(), "another process has it") {
 			t.Errorf("a second listener: %v, %v", q, err)
 		}
 	})
 }
 
-// TestAwaitVerdicts waits while a packet is judged, and not while none is.
+// TestAwaitVerdicts: AwaitVerdicts waits while a packet is judged, and returns at once while none is.
 func TestAwaitVerdicts(t *testing.T) {
-	p := newPlace(t)
+	p := newQueueBench(t)
 	judging, decide := make(chan struct{}), make(chan struct{})
 	q := p.open(t, Config{},
 		onePacket(func(Packet) Verdict { judging <- struct{}{}; <-decide; return Verdict{Kind: Accept} }))
@@ -332,7 +337,7 @@ func TestAwaitVerdicts(t *testing.T) {
 	<-settled
 }
 
-// BenchmarkVerdict is what a packet through the queue costs, its sender included.
+// BenchmarkVerdict measures the time of sending a packet through the queue and judging it.
 func BenchmarkVerdict(b *testing.B) {
 	for name, cfg := range map[string]Config{"one by one": {}, "batches": {Batch: 64, CopyBytes: 128, GSO: true}} {
 		b.Run(name, func(b *testing.B) {
@@ -344,7 +349,8 @@ func BenchmarkVerdict(b *testing.B) {
 			var out *net.UDPConn
 			var err error
 			s.Do(func() {
-				q, err = Open(Config{Number: number, Batch: cfg.Batch, CopyBytes: cfg.CopyBytes, GSO: cfg.GSO, Packets: 100_000})
+				q, err = Open(Config{
+					Number: queueNumber, Batch: cfg.Batch, CopyBytes: cfg.CopyBytes, GSO: cfg.GSO, Packets: 100_000})
 				if err == nil {
 					out, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9})
 				}

@@ -21,9 +21,9 @@ type Verdict struct {
 	Mark uint32 // set on the packet, unless 0
 }
 
-// appendVerdict appends the message with a packet's verdict or, if kind is typeBatch, the verdict of all packets up to
-// this one.
-func appendVerdict(b []byte, number uint16, kind uint16, id uint32, v Verdict) []byte {
+// appendVerdict appends the message with the verdict on packet id of a queue or, if kind is typeBatch, on all packets
+// up to this one.
+func appendVerdict(b []byte, queueNumber uint16, kind uint16, id uint32, v Verdict) []byte {
 	const plain = messageHeader + familyHeader + attrHeader + 8
 	length := uint32(plain)
 	if v.Mark != 0 {
@@ -34,7 +34,7 @@ func appendVerdict(b []byte, number uint16, kind uint16, id uint32, v Verdict) [
 	b = binary.NativeEndian.AppendUint16(b, 1) // NLM_F_REQUEST
 	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0)      // sequence, port
 	b = append(b, 0, 0)                        // family, version
-	b = binary.BigEndian.AppendUint16(b, number)
+	b = binary.BigEndian.AppendUint16(b, queueNumber)
 	b = binary.NativeEndian.AppendUint16(b, attrHeader+8)
 	b = binary.NativeEndian.AppendUint16(b, attrVerdictHeader)
 	b = binary.BigEndian.AppendUint32(b, uint32(v.Kind))
@@ -47,10 +47,11 @@ func appendVerdict(b []byte, number uint16, kind uint16, id uint32, v Verdict) [
 	return b
 }
 
-// appendVerdicts appends the messages with the packets' verdicts, in order. Consecutive packets with the same verdict
-// share a message: all packets before them have verdicts by then, so "up to this one" means them. This does not hold
-// while packets are held; each then has a message of its own.
-func appendVerdicts(b []byte, number uint16, packets []Packet, verdicts []Verdict, held bool) []byte {
+// appendVerdicts appends the messages with the verdicts on a queue's packets, in order. Consecutive packets with the
+// same verdict share a message, which is for all packets up to the last of them: earlier packets have their verdicts by
+// then. held says that earlier packets are still held and must not get this verdict: each packet then has its own
+// message.
+func appendVerdicts(b []byte, queueNumber uint16, packets []Packet, verdicts []Verdict, held bool) []byte {
 	for i := 0; i < len(packets); {
 		if verdicts[i].Kind == Held {
 			i++
@@ -64,7 +65,7 @@ func appendVerdicts(b []byte, number uint16, packets []Packet, verdicts []Verdic
 		if last > i {
 			kind = typeBatch
 		}
-		b = appendVerdict(b, number, kind, packets[last].ID, verdicts[i])
+		b = appendVerdict(b, queueNumber, kind, packets[last].ID, verdicts[i])
 		i = last + 1
 	}
 	return b

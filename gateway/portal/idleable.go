@@ -10,22 +10,23 @@ import (
 	"time"
 )
 
-// idleableConn is a connection as net/http has it: until nothing more has come after an answer. net/http then reads an
-// end and closes what it has.
+// idleableConn is a connection as net/http has it, from the first byte of a request until an answer after which no next
+// request has come yet. net/http then reads io.EOF and closes the idleableConn, which does not close the client's
+// connection but gives it to idleConns.
 type idleableConn struct {
 	*limitedConn
 	pool          *idleConns
-	buffer        int         // bytes of net/http's buffer; it reads fewer where something is in it
+	buffer        int         // size of net/http's read buffer; a shorter Read: the buffer holds something already
 	working       bool        // a request was read, and no answer has begun
-	answered      bool        // and no next request has begun
+	answered      bool        // the last request was answered, and no next one has begun
 	awaitsRequest bool        // net/http awaits the first bytes of the next request
-	isIdle        atomic.Bool // Close has the connection wait
+	isIdle        atomic.Bool // Close does not close the connection but gives it to pool
 	closed        atomic.Bool
 }
 
-func newVisit(g *limitedConn, pool *idleConns) *idleableConn {
+func newIdleable(g *limitedConn, pool *idleConns) *idleableConn {
 	v := &idleableConn{limitedConn: g, pool: pool}
-	g.visit = v
+	g.httpConn = v
 	return v
 }
 
@@ -92,7 +93,7 @@ func (v *idleableConn) SetReadDeadline(t time.Time) error {
 	return v.limitedConn.SetReadDeadline(t)
 }
 
-// SetWriteDeadline sets one where net/http has none, between two requests: TLS writes also while it reads.
+// SetWriteDeadline also sets a deadline between two requests, where net/http sets none: TLS writes also while it reads.
 func (v *idleableConn) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() {
 		t = time.Now().Add(writeTimeout)
@@ -100,8 +101,8 @@ func (v *idleableConn) SetWriteDeadline(t time.Time) error {
 	return v.limitedConn.SetWriteDeadline(t)
 }
 
-// CloseWrite ends an answer to what the client may not have sent whole: a close alone would answer the rest with a
-// reset, which may overtake the answer. net/http waits for a moment then.
+// CloseWrite ends the answer to a request that the client may not have sent whole: a close alone would answer the rest
+// with a reset, which may overtake the answer. net/http waits for a moment then.
 func (v *idleableConn) CloseWrite() error {
 	if c, ok := v.Conn.(*tls.Conn); ok {
 		return c.CloseWrite()

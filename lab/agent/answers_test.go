@@ -1,3 +1,6 @@
+// A test that reads this package's source: the lab sends an agent requests, each with a verb and arguments (ask, do),
+// and tables of verbs name the methods that answer them.
+
 package agent
 
 import (
@@ -12,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestEveryVerbIsAnswered: what is asked anywhere in this package is in one of the tables, with that many
-// arguments; each verb has the name of its method, and is asked.
+// TestEveryVerbIsAnswered: every verb that this package sends is in one of the tables of answers, with the same number
+// of arguments. Each verb of the tables has the name of its method, and is sent by this package.
 func TestEveryVerbIsAnswered(t *testing.T) {
 	asked := map[string]int{} // arguments of each verb
 	files, err := filepath.Glob("*.go")

@@ -1,3 +1,5 @@
+// A test of the times at which a host's meter is read in steps (a course).
+
 package agent
 
 import (

@@ -48,7 +48,7 @@ type FrameStats struct {
 	// Engine is the way of sending; empty for a host that sends nothing.
 	Engine    send.Engine `json:"engine,omitempty"`
 	SentForNs int64       `json:"last_ns"` // from the first frame sent to the last
-	// The delays are those of the frames since the last call of TrafficStats.
+	// The next three fields are of the frames since the last call of TrafficStats.
 	Late     traffic.Delays `json:"late_us"`   // from a frame's due time until it left this host
 	Delay    traffic.Delays `json:"delay_us"`  // from the other host to this one
 	JitterUs float64        `json:"jitter_us"` // of received frames (RFC 3550), mean of the streams

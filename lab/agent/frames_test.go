@@ -1,3 +1,5 @@
+// Tests of frames whose sizes and gaps come from a capture (a Trace).
+
 package agent
 
 import (
@@ -51,7 +53,7 @@ func TestCapturedGapsAtALoad(t *testing.T) {
 	}
 }
 
-// TestSourcesThatWereDamaged: what does not decode is an error.
+// TestSourcesThatWereDamaged: text that cannot be decoded is an error.
 func TestSourcesThatWereDamaged(t *testing.T) {
 	var tr frames.Trace
 	for range 3 {

@@ -1,3 +1,6 @@
+// Tests of how a host counts probes of its ports (knocks) apart from packets that a load has sent late. labtest.NewPair
+// makes two namespaces, Client and Server, with a link.
+
 package agent
 
 import (

@@ -1,3 +1,5 @@
+// A test of the check that lab and agent are the same build.
+
 package agent
 
 import (

@@ -1,3 +1,5 @@
+// A test of what an agent quotes of a program's output.
+
 package agent
 
 import (

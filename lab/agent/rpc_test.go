@@ -1,3 +1,5 @@
+// Tests of the connection by which lab and agent exchange requests and answers.
+
 package agent
 
 import (

@@ -1,3 +1,5 @@
+// A test of the kinds of traffic that an agent can send.
+
 package agent
 
 import (

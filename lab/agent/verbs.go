@@ -297,7 +297,7 @@ func (c *Conn) RTTCourse(ctx context.Context, step time.Duration) ([]float64, er
 	return ask[[]float64](ctx, c, "RTTCourse", step)
 }
 
-// WatchPort has the host record the knocks that arrive at a port by one of its links, until LeaveDoor.
+// WatchPort has the host record the knocks that arrive at a port by one of its links, until UnwatchPort.
 func (c *Conn) WatchPort(ctx context.Context, link string, d LoadPort) error {
 	return c.do(ctx, "WatchPort", link, d)
 }

@@ -1,3 +1,5 @@
+// Tests of how streams of a load are shared out among workers, processes that help an agent.
+
 package agent
 
 import (

@@ -12,7 +12,7 @@ import (
 // computations use result.OfferedMbps and result.Clients as well.
 type Laws struct {
 	CPU        string // % of one core
-	Normalised string // the same, normalised to the offered load
+	Normalised string // CPU normalised to the offered load
 	Link       string // sampled bandwidth, Mbit/s with headers
 	Delivered  string // payload, Mbit/s
 	// Packets a second, in millions.
@@ -28,7 +28,7 @@ type law int
 
 const (
 	cpu        law = iota // % of one core
-	normalised            // the same by equation 5.1
+	normalised            // CPU normalised to the offered load (study 1, equation 5.1)
 	link                  // Mbit/s
 	delivered             // Mbit/s
 	packets               // million packets a second
@@ -45,16 +45,16 @@ type blockMean struct {
 	cell      result.Cell
 	id        blockID
 	lab       string  // "a" or "b": the lab with the device
-	place     int     // of the load among those of its block, from 0
+	place     int     // position of the load in its block, from 0
 	hours     float64 // since the run began
-	saturated bool    // a window is flagged: the device was at its limit
+	saturated bool    // a window has the flag that the device was at its limit
 	logRatio  float64 // overhead ratio
 	// later is the mean log ratio of the windows after the first, less the first window's log ratio. It is NaN with
 	// one window.
 	later      float64
 	dut, clean routerMean
 	trends     trendMeans
-	noise      Noise // of its windows
+	noise      Noise // mean noise of its windows
 }
 
 // fillLaws computes sweeps, quotients, cost models and stability from block means, and

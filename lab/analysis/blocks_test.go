@@ -9,6 +9,7 @@ import (
 
 // TestAResumedBlockIsTwo: a block that was interrupted and resumed counts as two, because its labs were built twice.
 func TestAResumedBlockIsTwo(t *testing.T) {
+	// A sitting is the part of a run between two interruptions.
 	window := func(block, window, sitting int) Trial {
 		cell := result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, result.Up,
 			result.Profile, result.PerPacket)

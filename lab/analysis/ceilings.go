@@ -14,10 +14,10 @@ type Ceiling struct {
 	// CarriesMbps is the largest offered load that was carried together with all smaller ones. It is absent when the
 	// smallest load was not carried.
 	CarriesMbps Number `json:"carries_mbps"`
-	CPUCorePct  Number `json:"cpu_core_pct"` // there, % of one core
+	CPUCorePct  Number `json:"cpu_core_pct"` // CPU at CarriesMbps, % of one core
 	// CarriesBlocks and FailsBlocks are the numbers of blocks measured at the two loads.
 	CarriesBlocks int `json:"carries_blocks"`
-	FailsBlocks   int `json:"fails_blocks"` // behind the load that fails
+	FailsBlocks   int `json:"fails_blocks"` // blocks with the load FailsMbps
 	// FailsMbps is the smallest offered load that was not carried. It is absent when all were carried. Why is the flag of
 	// this load: result.FlagSaturated or result.FlagLossy.
 	FailsMbps Number `json:"fails_mbps"`
@@ -35,7 +35,7 @@ func (input Input) ceilings(cells []Cell, mode string) []Ceiling {
 	if mode != result.ModeSolo && mode != result.ModeInterleaved {
 		return nil
 	}
-	type place struct { // of a cell in a ceiling
+	type place struct { // names the ceiling that a cell belongs to
 		Cell
 		in result.Cell
 	}

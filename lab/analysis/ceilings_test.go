@@ -12,7 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// ladder is a run in which sides take turns at rising loads.
+// ladder is a simulated run of mode solo: each lab has the whole machine for its windows. Of its devices, full carries
+// 700 Mbit/s and none 100 Mbit/s; the others carry all loads.
 func ladder() result.Run {
 	return analysistest.Run(analysistest.Spec{
 		Seed: 5, Mode: result.ModeSolo, Clients: []int{20}, Offered: []float64{1000, 500, 750, 250}, Blocks: 3, Windows: 2,
@@ -23,16 +24,15 @@ func ladder() result.Run {
 	})
 }
 
-// TestCeilings: a limit lies between the last load of an unbroken row that was carried
-// and the first that was not.
+// TestCeilings: a ceiling lies between two loads: the first that was not carried, and the one below it.
 func TestCeilings(t *testing.T) {
 	run := ladder()
 	for i := range run.Trials {
 		if trial := &run.Trials[i]; trial.Cell.Text(result.DUT) == "lossy" {
 			switch {
-			case trial.Cell.Number(result.OfferedMbps) == 500: // not a limit, but its load is
+			case trial.Cell.Number(result.OfferedMbps) == 500: // frames were lost in all trials: the load is not carried
 				trial.Flags = append(trial.Flags, result.FlagLossy)
-			case trial.Cell.Number(result.OfferedMbps) == 250 && trial.Block == 1: // a hiccup
+			case trial.Cell.Number(result.OfferedMbps) == 250 && trial.Block == 1: // in one block of three: a hiccup
 				trial.Flags = append(trial.Flags, result.FlagLossy)
 			}
 		}
@@ -58,8 +58,8 @@ func TestCeilings(t *testing.T) {
 	}
 }
 
-// TestNoCeilings: beside a clean router a device comes to its limit early; one load
-// has none; and loads of which no trial was accepted say nothing.
+// TestNoCeilings: a duet has no ceilings, because a device beside a clean router reaches its limit early. A run with
+// one load has none either, and loads without an accepted trial do not count.
 func TestNoCeilings(t *testing.T) {
 	run := ladder()
 	run.Environment.Mode = result.ModeDuet

@@ -43,8 +43,9 @@ type Input struct {
 	// Controls are the windows of the clean routers in an interleaved run. Devices are paired with them.
 	Controls []Trial
 	// Alone: a trial is a whole block and has no block record.
-	Alone   bool
-	Samples []Sample // other records than windows, for metrics that are not PerWindow
+	Alone    bool
+	Samples  []Sample // other records than windows, for metrics that are not PerWindow
+	ByFamily []string // metrics, each of a window, by which devices are compared between families
 	// Load are the dimensions that change within a block. Cells that differ only in these
 	// dimensions are measured in the same labs.
 	Load []result.Dimension
@@ -64,7 +65,7 @@ type Input struct {
 	// Warn returns the measure's own warnings about the result, one sentence each.
 	Warn func(Summary) []string
 
-	noise   Noise  // of all accepted trials
+	noise   Noise  // mean noise of all accepted trials
 	primary Metric // the metric named by Primary; zero without verdicts
 }
 
@@ -72,7 +73,7 @@ type Input struct {
 type Cell struct {
 	result.Cell
 	Pairs    int // accepted trials
-	Blocks   int // with an accepted trial
+	Blocks   int // blocks with an accepted trial
 	Rejected int
 	Redone   int
 
@@ -114,18 +115,18 @@ type CurvePoint struct {
 type cellJSON struct {
 	Dimensions result.Cell `json:"dimensions"`
 	Pairs      int         `json:"pairs"`    // accepted trials
-	Blocks     int         `json:"blocks"`   // that these come from
-	Rejected   int         `json:"rejected"` // trials
+	Blocks     int         `json:"blocks"`   // blocks with an accepted trial
+	Rejected   int         `json:"rejected"` // rejected trials
 	Redone     int         `json:"redone"`   // trials that repeat a rejected or noisy one
-	// By the names of the list `metrics` above. A metric that is not known in the cell is left out.
+	// Figures by the names of metrics (the list `metrics` of the summary). Metrics without a known figure are left out.
 	Metrics Figures      `json:"metrics"`
 	Verdict *verdictJSON `json:"verdict,omitempty"` // on the primary metric
-	Flags   []Tally      `json:"flags"`             // results that do not reject
+	Flags   []Tally      `json:"flags"`             // remarks that do not reject a trial
 	Rejects []Tally      `json:"rejects"`           // why trials were rejected
-	// how far clients and guests came: the smallest of all blocks
+	// numbers such as those of admitted clients and guests, each the smallest of all blocks
 	Counts  map[string]int          `json:"counts,omitempty"`
 	Texts   map[string]string       `json:"texts,omitempty"`
-	Tallies map[string][]Tally      `json:"tallies,omitempty"` // texts that were counted, such as failures
+	Tallies map[string][]Tally      `json:"tallies,omitempty"` // lists of counted texts, such as failures
 	Curves  map[string][]CurvePoint `json:"curves,omitempty"`
 	Noise   *Noise                  `json:"noise,omitempty"` // of noisy runs
 	Ended   *Ended                  `json:"ended,omitempty"` // of runs that end when they are exact enough
@@ -134,12 +135,13 @@ type cellJSON struct {
 // verdictJSON is the word that the blocks support. Both p are adjusted for the number of verdicts.
 type verdictJSON struct {
 	Word         string `json:"word"` // different, equivalent, inconclusive
-	Note         string `json:"note"` // what it lacks
+	Note         string `json:"note"` // what the verdict is missing
 	PDifferent   Number `json:"p_different"`
 	PEquivalent  Number `json:"p_equivalent"`
-	BlocksNeeded *int   `json:"blocks_needed"` // further ones
+	BlocksNeeded *int   `json:"blocks_needed"` // further blocks for a verdict
 	SDLog        Number `json:"sd_log"`        // spread of the blocks' log ratios
-	// The change with the interval of all cells together, where that alone leaves the verdict open.
+	// The change with the wider interval for all cells together. It is set where only this interval leaves the verdict
+	// open.
 	Together *Estimate `json:"together,omitempty"`
 }
 
@@ -236,7 +238,7 @@ func Summarise(input Input, opts Options) Summary {
 	s.Slowed, input.noise = slowedOf(env, input.Trials), noiseOf(accepted(input.Trials))
 	opts = s.until(env.Until, opts)
 	input.fillCells(&s, cells, aa, opts)
-	s.Nodes = input.nodes(cells, opts)
+	s.Nodes, s.Families = input.nodes(cells, opts), input.byFamily(cells, opts)
 	s.Noise = noiseOfRun(s, input.Trials)
 	clock := input.clock()
 	var unstable []string
@@ -253,7 +255,7 @@ func Summarise(input Input, opts Options) Summary {
 // fillCells computes the cells and, all taken together, their verdicts.
 func (input Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa []Trial, opts Options) {
 	var list []contrast
-	for _, key := range slices.SortedFunc(maps.Keys(cells), input.Compare) {
+	for _, key := range slices.SortedFunc(maps.Keys(cells), input.inOrder) {
 		c, primary := input.cell(key, cells[key], opts)
 		s.Cells, list = append(s.Cells, c), append(list, primary)
 	}

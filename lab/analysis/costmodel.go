@@ -24,11 +24,11 @@ type CostModel struct {
 	R2      Number   `json:"r2"`      // coefficient of determination
 	// ResidualPct is the root mean square of the relative residuals, per cent.
 	ResidualPct Number `json:"residual_pct"`
-	Cells       int    `json:"cells"`  // that it was fitted to
-	Blocks      int    `json:"blocks"` // that it was fitted to
+	Cells       int    `json:"cells"`  // cells in the fit
+	Blocks      int    `json:"blocks"` // blocks in the fit
 
-	MinMbps    Number `json:"min_mbps"` // delivered: the range the model was fitted in
-	MaxMbps    Number `json:"max_mbps"` // as the next two: the range that it was fitted in
+	MinMbps    Number `json:"min_mbps"` // smallest load delivered in the fit
+	MaxMbps    Number `json:"max_mbps"` // largest load delivered in the fit
 	MinClients int    `json:"min_clients"`
 	MaxClients int    `json:"max_clients"`
 
@@ -61,7 +61,7 @@ type Capacity struct {
 	Saturated bool `json:"saturated"`
 	// Extrapolated: Mbps lies beyond the measured range.
 	Extrapolated bool   `json:"extrapolated"`
-	Note         string `json:"note"` // what it does not say
+	Note         string `json:"note"` // limits of what the figure says
 }
 
 // separable is the largest condition number, with columns of unit length, at which two terms can be told apart.
@@ -72,8 +72,8 @@ const separable = 10
 type model struct {
 	router
 	all   []blockMean // block means of one setting
-	used  []blockMean // those below the router's limit
-	names []string    // of the terms; empty without a fit
+	used  []blockMean // block means below the router's limit
+	names []string    // names of the terms; empty without a fit
 	fit   inference.Fit
 	// noisy has a pair of fits for each cell whose figures noise may have changed: the coefficients with the lowest and
 	// with the highest CPU that the cell would have on a quiet machine.

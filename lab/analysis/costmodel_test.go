@@ -11,6 +11,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// These tests fit cost models to simulated runs with known costs. cost.Measure.Summarise computes the summary of a run.
+// holds(t, what, estimate, truth, within) requires the truth in a slightly wider interval, and the mean within that
+// distance of it; between requires a number in a range. bandwidth (loads) and crowd (clients) are runs in
+// sweeps_test.go.
+
 // grid is a run over clients, loads and packet sizes that tells all terms apart.
 var grid = analysistest.Spec{
 	Seed: 5, Clients: []int{1, 50, 100}, Offered: []float64{100, 400, 1000},
@@ -27,6 +32,7 @@ var grid = analysistest.Spec{
 	Blocks: 8, Windows: 3, AABlocks: 4, BlockSD: 0.02, WindowSD: 0.02, MachineSD: 0.02,
 }
 
+// costModel finds the cost model of a device.
 func costModel(t *testing.T, s analysis.Summary, dut string) analysis.CostModel {
 	t.Helper()
 	for _, m := range s.CostModels {
@@ -38,7 +44,8 @@ func costModel(t *testing.T, s analysis.Summary, dut string) analysis.CostModel 
 	return analysis.CostModel{}
 }
 
-// terms checks the coefficients of a model: name, truth, and how far off they may be.
+// terms checks the coefficients of a model. want has three values for each term: its name, its true value, and how far
+// off the estimate may be.
 func terms(t *testing.T, m analysis.CostModel, want ...any) {
 	t.Helper()
 	if len(m.Terms) != len(want)/3 {
@@ -52,6 +59,7 @@ func terms(t *testing.T, m analysis.CostModel, want ...any) {
 	}
 }
 
+// TestCostModel: the fit to grid finds all four terms.
 func TestCostModel(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(grid), analysis.Options{})
 	m := costModel(t, s, "portal")
@@ -70,6 +78,8 @@ func TestCostModel(t *testing.T) {
 	}
 }
 
+// TestCapacity: the capacity is the load at which the model reaches a whole core. For a device that reached its limit
+// it is the load delivered.
 func TestCapacity(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(bandwidth), analysis.Options{})
 	portal := costModel(t, s, "portal")
@@ -92,7 +102,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// TestAlwaysAtTheLimit: no model, but the capacity is known.
+// TestAlwaysAtTheLimit: a device that was at its limit in all cells has no terms, but a capacity.
 func TestAlwaysAtTheLimit(t *testing.T) {
 	spec := crowd
 	spec.DUTs = []analysistest.DUT{{Name: "full", Cost: analysistest.Cost{PerGbit: 100}, MaxMbps: 700}}
@@ -107,8 +117,8 @@ func TestAlwaysAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestCapacityAlongClients: one load cannot tell a constant from what follows
-// the load, and the model says so.
+// TestCapacityAlongClients: a run with one load cannot tell a constant from a cost that grows with the load. The model
+// says so in Omitted.
 func TestCapacityAlongClients(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(crowd), analysis.Options{})
 	m := costModel(t, s, "portal")
@@ -122,8 +132,8 @@ func TestCapacityAlongClients(t *testing.T) {
 	}
 }
 
-// TestNoCapacityWithoutSlope: CPU that does not follow the load says nothing of
-// how much the router carries.
+// TestNoCapacityWithoutSlope: if CPU hardly grows with the load, or is above a core without load, no capacity can be
+// computed.
 func TestNoCapacityWithoutSlope(t *testing.T) {
 	spec := bandwidth
 	spec.DUTs = []analysistest.DUT{{Name: "flat", Cost: analysistest.Cost{Constant: 5, PerGbit: 0.001}}}
@@ -150,6 +160,7 @@ func TestCostModelCoverage(t *testing.T) {
 	truth := map[string]float64{
 		analysis.TermConstant: 2, analysis.TermLoad: 20, analysis.TermClients: 0.05, "capacity": math.Log(4650)}
 	covered := map[string]int{}
+	// count counts the intervals that contain the true value; of puts their bounds on the scale of the truth.
 	count := func(name string, e analysis.Estimate, of func(analysis.Number) float64) {
 		if of(e.Lo) <= truth[name] && truth[name] <= of(e.Hi) {
 			covered[name]++

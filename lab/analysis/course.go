@@ -7,14 +7,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// CellCourse is what happened within the windows of a cell, by steps since their beginning.
+// CellCourse is the course of a cell: what happened within its windows, by steps of time since a window's beginning.
 type CellCourse struct {
 	Cell          result.Cell
 	StepMs        float64
 	Device, Clean SideCourse
 }
 
-// SideCourse has one value a step, over the blocks that have the step.
+// SideCourse is the course of the device or of the clean router. Each list has one value for each step, computed from
+// the blocks whose windows have this step.
 type SideCourse struct {
 	LinkMbps, CorePct, RTTUs []Spread
 }
@@ -25,12 +26,13 @@ type Spread struct {
 	Blocks         int
 }
 
-// mostCourseBlocks bounds the blocks of a cell of which courses are taken: every so many of more.
+// mostCourseBlocks is the largest number of blocks of a cell whose courses are used. Of more blocks, every n-th is
+// used.
 const mostCourseBlocks = 200
 
-// Courses summarises the courses of a run folder by cell, in the order they were measured, without A/A pairs. A block's
-// value is the mean of its windows; only trials that counted says have a part. In an interleaved run a device's clean
-// router is that of all rounds.
+// Courses summarises the courses of a run folder by cell, in the order of measuring, without A/A pairs. It uses the
+// trials for which counted is true. A block's value is the mean over its windows. In an interleaved run all devices
+// have the same clean router, averaged over all rounds.
 func Courses(run result.Run, counted map[result.TrialKey]bool) ([]CellCourse, error) {
 	last := 0
 	for _, t := range run.Trials {
@@ -61,7 +63,7 @@ func Courses(run result.Run, counted map[result.TrialKey]bool) ([]CellCourse, er
 	for _, cell := range cells {
 		alone := run.Environment.Mode == result.ModeInterleaved
 		if alone && cell.Text(result.DUT) == Clean {
-			continue // beside the devices
+			continue // of a clean router; added to the devices below
 		}
 		c := CellCourse{Cell: cell, StepMs: stepMs, Device: list(cell, 0), Clean: list(cell, 1)}
 		if alone {
@@ -78,7 +80,8 @@ type courseBlock struct {
 	node  string
 }
 
-// courseSums are sums over the windows of a block: by side, by figure, by step.
+// courseSums are sums over the windows of a block. The first index is the side (0: device, 1: clean router), the second
+// the figure (0: link, 1: CPU, 2: round-trip time), the third the step.
 type courseSums [2][3][]courseSum
 
 type courseSum struct {

@@ -15,7 +15,7 @@ type Estimate struct {
 	Mean Number `json:"mean"` // over blocks
 	Lo   Number `json:"lo"`   // lower bound of the interval
 	Hi   Number `json:"hi"`   // upper bound
-	N    int    `json:"n"`    // blocks
+	N    int    `json:"n"`    // number of blocks
 }
 
 // Unknown is an estimate without a mean, without bounds and with N 0.

@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// near requires a number to be want but for rounding errors. NaN stands for an absent number.
 func near(t *testing.T, what string, got Number, want float64) {
 	t.Helper()
 	if math.IsNaN(want) {
@@ -57,6 +58,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
+// TestGeometric: geometric turns an estimate of logarithms into one of ratios.
 func TestGeometric(t *testing.T) {
 	got := Changes.Estimate([]float64{0.71, 0.82, 0.79, 0.75, 0.80, 0.77}, 0.95).geometric()
 	for what, pair := range map[string][2]float64{
@@ -68,6 +70,7 @@ func TestGeometric(t *testing.T) {
 	}
 }
 
+// TestMedian: median, quantile and spread leave out NaN.
 func TestMedian(t *testing.T) {
 	in := []float64{3, 1, 4, 1, 5, 9, 2, 6, math.NaN()}
 	near(t, "median", Number(Median(in)), 3.5)                                             // numpy.percentile
@@ -78,8 +81,8 @@ func TestMedian(t *testing.T) {
 	near(t, "spread", spread([]float64{1, 3}), math.Sqrt2)                                 //
 }
 
-// TestFurtherBlocks compares with a plain search over scipy's quantiles; sd is the spread that the nine blocks seen
-// allow.
+// TestFurtherBlocks compares with a plain search over scipy's quantiles. m is the mean log ratio of n blocks. sd is the
+// largest spread that nine observed blocks allow.
 func TestFurtherBlocks(t *testing.T) {
 	tests := []struct {
 		m, sd float64
@@ -108,6 +111,7 @@ func TestFurtherBlocks(t *testing.T) {
 	}
 }
 
+// TestNumberJSON: numbers have seven significant digits in JSON, and absent ones are null.
 func TestNumberJSON(t *testing.T) {
 	in := []Number{1, 1234567.89, 0.1 + 0.2, Absent(), Number(math.Inf(1)), Number(math.Inf(-1)),
 		Number(math.Copysign(0, -1)), 1e-12, -1e-17, 1e-13, -2.5}
@@ -127,6 +131,7 @@ func TestNumberJSON(t *testing.T) {
 	}
 }
 
+// TestIntervalsLieWhereFiguresCan: no bound of an interval is outside the range of its figure (its scale).
 func TestIntervalsLieWhereFiguresCan(t *testing.T) {
 	none := math.NaN()
 	for _, tt := range []struct {
@@ -156,8 +161,8 @@ func TestIntervalsLieWhereFiguresCan(t *testing.T) {
 	}
 }
 
-// TestCoverageOfAmounts: of blocks whose times are lognormal the interval holds the
-// mean at least as often as the plain t-interval does.
+// TestCoverageOfAmounts: for lognormal values, such as times, the interval on the scale Amounts contains the true mean
+// at least as often as the plain t-interval (the scale Changes).
 func TestCoverageOfAmounts(t *testing.T) {
 	const runs = 4000
 	for _, blocks := range []int{2, 3, 6} {

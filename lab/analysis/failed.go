@@ -39,11 +39,11 @@ func failedBlocks(input Input) []FailedBlock {
 	return out
 }
 
-// LeftBlock says what went wrong when the labs of a block were closed. The trials of the block are still valid.
+// LeftBlock is a block whose labs could not be closed without an error. Its trials are still valid.
 type LeftBlock struct {
 	Cell  result.Cell `json:"dimensions"`
 	Block int         `json:"block"` // counts from 0
-	Error string      `json:"error"` // what went wrong when its labs were left
+	Error string      `json:"error"` // what went wrong when its labs were closed
 }
 
 // leftBlocks lists the blocks whose labs were closed with an error, in the order of the records.
@@ -70,7 +70,7 @@ func (input Input) endedSince(failed result.Block, index int) bool {
 // Limit is the smallest number of clients at which a device broke, although it works with fewer.
 type Limit struct {
 	DUT     string `json:"dut"`     // name of the device
-	Clients int    `json:"clients"` // at which it failed
+	Clients int    `json:"clients"` // number of clients at which it failed
 	Took    int    `json:"took"`    // the largest number it completed a block with
 	How     string `json:"how"`     // how it broke, from its first such block
 }
@@ -95,8 +95,8 @@ func limits(blocks []result.Block) []Limit {
 	return out
 }
 
-// Tally counts texts that say the same, such as flags of accepted trials or reasons of rejected ones. Texts that differ
-// only in their numbers count as one. Text is the first of them.
+// Tally counts equal texts, such as flags of accepted trials or reasons of rejected ones. Texts that differ only in
+// their numbers count as equal. Text is the first of them.
 type Tally struct {
 	Text  string `json:"text"`  // what was counted
 	Count int    `json:"count"` // how often

@@ -11,6 +11,8 @@ import (
 // TestFailedBlocksSinceMeasured: a failed block that a resume has measured counts no longer as failed, and no other
 // does.
 func TestFailedBlocksSinceMeasured(t *testing.T) {
+	// in returns the record of a block in a sitting, the part of a run between two interruptions. An empty err: the block
+	// was completed.
 	in := func(dut string, number, sitting int, err string) result.Block {
 		return block(dut, 3, func(b *result.Block) { b.Block, b.Sitting, b.Error = number, sitting, err })
 	}
@@ -31,12 +33,15 @@ func TestFailedBlocksSinceMeasured(t *testing.T) {
 	}
 }
 
+// block returns the record of a block, changed by change.
 func block(dut string, clients int, change func(*result.Block)) result.Block {
 	b := result.Block{DUT: dut, Clients: clients, Direction: result.Up, Profile: result.PerPacket}
 	change(&b)
 	return b
 }
 
+// TestLimitsAreTheFewestClients: the limit of a device is the smallest number of clients at which it broke. A block
+// that failed for another reason shows no limit.
 func TestLimitsAreTheFewestClients(t *testing.T) {
 	broke := func(how string) func(*result.Block) { return func(b *result.Block) { b.Broke = how } }
 	fine, failed := func(*result.Block) {}, func(b *result.Block) { b.Error = "no cable" }

@@ -47,13 +47,13 @@ const (
 // Metric describes one figure of a cell. The CSV, comparisons and summary.json read the list of metrics. So does the
 // page of a measure that has no view of its own.
 type Metric struct {
-	Name    string  `json:"name"`              // under which cells have it
-	Unit    string  `json:"unit"`              // none: a ratio
+	Name    string  `json:"name"`              // key of the metric in cells
+	Unit    string  `json:"unit"`              // empty: it is a ratio
 	Text    string  `json:"text,omitempty"`    // what it is, where the name does not say
 	Better  Better  `json:"better,omitempty"`  // less or more; absent: neither
 	Against Against `json:"against,omitempty"` // how device and clean router are compared: ratio or difference
-	Host    string  `json:"host,omitempty"`    // whose it is: RoleRouter, RoleClient, …; empty: of the whole lab
-	Per     Per     `json:"per"`               // the record that one value is of
+	Host    string  `json:"host,omitempty"`    // host that it concerns: RoleRouter, RoleClient, …; empty: the whole lab
+	Per     Per     `json:"per"`               // kind of record that has one value
 	// Both is true if the clean router's lab has the figure too.
 	Both bool `json:"both,omitempty"`
 	// Short is the metric's heading where two runs are compared and another metric is judged. Empty: it is not shown
@@ -64,7 +64,7 @@ type Metric struct {
 	// have no empty column. Empty: the metric is always listed.
 	With string `json:"-"`
 
-	Range  Scale                     `json:"-"` // what the figure can be
+	Range  Scale                     `json:"-"` // range of possible values
 	Median bool                      `json:"-"` // a block's value is the median of its windows, not their mean
 	Value  func(MetricInput) float64 `json:"-"` // NaN: not known
 	From   func(Figures) Number      `json:"-"` // replaces Value in a PerCell metric
@@ -100,8 +100,8 @@ func (s Sample) countsFor(cell result.Cell) bool {
 
 // Figure is the value of a metric in one cell.
 type Figure struct {
-	Device Estimate  `json:"device"`          // the device's
-	Clean  *Estimate `json:"clean,omitempty"` // the clean router's
+	Device Estimate  `json:"device"`          // figure of the device
+	Clean  *Estimate `json:"clean,omitempty"` // figure of the clean router
 	// Change compares the device with the clean router as Metric.Against says.
 	Change *Estimate `json:"change,omitempty"`
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// judged is a run of eight blocks, four of them A/A, whose device has 3 units more than the
-// clean router has: 11 and 14 in even blocks, 9 and 12 in odd ones. Each block has two
-// windows and one record of its load, with the same figures.
+// judged is the input of a run with one metric, heat in K, for a device called stove. Of its eight blocks the last four
+// are A/A (two clean routers, which hardly differ). The device has 3 K more than the clean router: 14 and 11 in even
+// blocks, 12 and 9 in odd ones. Each block has two windows and one record of its load, with the same figures.
 func judged(m Metric) Input {
 	m.Name, m.Unit, m.Better, m.Both, m.Range = "heat", "K", Less, true, Amounts
 	m.Value = Field("heat")

@@ -12,7 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// lightLoads adds a neighbour's steal to a run: routers cost rise cores more, but only at light loads.
+// lightLoads adds noise to a run: another virtual machine steals a share of the CPU, and routers cost rise cores more
+// at offered loads up to below, Mbit/s.
 func lightLoads(run result.Run, steal, rise, below float64) result.Run {
 	run.Trials = slices.Clone(run.Trials)
 	for i := range run.Trials {
@@ -89,8 +90,8 @@ func TestWhatNoiseDoesAcrossLoads(t *testing.T) {
 				continue
 			}
 			all++
-			unbounded += map[bool]int{true: 1}[!n.HasInterval()]
-			if q.Mean < n.Lo || q.Mean > n.Hi { // none where a slope may be 0
+			unbounded += map[bool]int{true: 1}[!n.HasInterval()] // counts figures without an interval
+			if q.Mean < n.Lo || q.Mean > n.Hi {                  // false without an interval, as where a slope may be 0
 				t.Errorf("%s: %v [%v, %v] does not contain the quiet run's %v", name, n.Mean, n.Lo, n.Hi, q.Mean)
 			}
 			if n.Lo > p.Lo || n.Hi < p.Hi {

@@ -24,17 +24,17 @@ type Nodes struct {
 // NodeShift compares a node with all others.
 type NodeShift struct {
 	Name   string `json:"name"`
-	Blocks int    `json:"blocks"` // with an accepted trial, A/A left out
+	Blocks int    `json:"blocks"` // blocks with an accepted trial, without A/A blocks
 	// Shift is the primary metric of the node's blocks divided by that of the other nodes' blocks, or their difference, as
 	// in Nodes.Spread. Its interval has a confidence that holds for all nodes together (Bonferroni).
 	Shift     Estimate `json:"shift"`
-	Disagrees bool     `json:"disagrees"` // the interval leaves out no shift
+	Disagrees bool     `json:"disagrees"` // the interval excludes a shift of nothing
 }
 
 // nodes compares the nodes of a campaign. It returns nil for any other run.
 func (input Input) nodes(cells map[result.Cell][]Trial, opts Options) *Nodes {
 	shifts, list := map[string]map[blockID][]float64{}, map[string]map[blockID]bool{}
-	for _, key := range slices.SortedFunc(maps.Keys(cells), input.Compare) {
+	for _, key := range slices.SortedFunc(maps.Keys(cells), input.inOrder) {
 		blocks := input.byBlock(accepted(cells[key]))
 		changes := make([]float64, len(blocks))
 		for i, b := range blocks {

@@ -11,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// noisy adds a neighbour's steal to all trials of a run: both routers cost rise cores more.
+// noisy adds noise to all trials of a run: a neighbour (another virtual machine) steals a share of the CPU, and both
+// routers cost rise cores more. The simulated run portals is in summary_test.go.
 func noisy(run result.Run, steal, rise float64) result.Run {
 	for i := range run.Trials {
 		t := &run.Trials[i]
@@ -23,8 +24,8 @@ func noisy(run result.Run, steal, rise float64) result.Run {
 	return run
 }
 
-// TestIntervalsContainWhatNoiseDoes: dearer wake-ups pull ratios towards 1, and the interval of the noisy run contains
-// what the quiet run says.
+// TestIntervalsContainWhatNoiseDoes: noise makes both routers cost more, which pulls ratios towards 1. The intervals of
+// the noisy run contain the ratios of the quiet run.
 func TestIntervalsContainWhatNoiseDoes(t *testing.T) {
 	spec := portals
 	quiet := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})

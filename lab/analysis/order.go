@@ -9,15 +9,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// CompareCells returns the order of a run's cells in tables: by profile, direction (upload first), frame size, device,
-// clients, load.
+// CompareCells returns the order of a run's cells in tables: by profile, direction (upload first), frame size, IP
+// protocol, device, clients, load.
 func CompareCells(run result.Run) func(a, b result.Cell) int {
 	return func(a, b result.Cell) int {
 		return cmp.Or(
 			result.CompareCells(a, b, result.Profile),
 			-result.CompareCells(a, b, result.Direction),
 			CompareSizes(run, a, b),
-			result.CompareCells(a, b, result.LinkMbps, result.DUT, result.Clients, result.OfferedMbps),
+			result.CompareCells(a, b, result.LinkMbps, result.Family, result.DUT, result.Clients, result.OfferedMbps),
 		)
 	}
 }
@@ -39,4 +39,9 @@ func CompareSizes(run result.Run, a, b result.Cell) int {
 	listedX, bytesX := place(x)
 	listedY, bytesY := place(y)
 	return cmp.Or(cmp.Compare(listedX, listedY), cmp.Compare(bytesX, bytesY), cmp.Compare(x, y))
+}
+
+// inOrder is Compare, and an order of cells that are equal by it: a map's random one would change the summary.
+func (input Input) inOrder(a, b result.Cell) int {
+	return cmp.Or(input.Compare(a, b), cmp.Compare(a.String(), b.String()))
 }

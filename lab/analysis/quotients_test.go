@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// two is a run of two devices: the first costs twice the second with one client and
-// becomes cheaper with each, so that it costs less with 100.
+// two is a run of two devices. a costs twice as much as b, and perClient more for each client, in % of a core. With a
+// perClient below 0 it becomes cheaper, and costs less than b with 100 clients if perClient is -0.3.
 func two(seed uint64, blocks int, perClient float64) analysistest.Spec {
 	return analysistest.Spec{
 		Seed: seed, Clients: []int{1, 10, 100}, Offered: []float64{300, 1000},
@@ -23,6 +23,8 @@ func two(seed uint64, blocks int, perClient float64) analysistest.Spec {
 	}
 }
 
+// quotientOf finds the quotient of two devices at a load. holds, between and the run crowd are in summary_test.go and
+// sweeps_test.go.
 func quotientOf(t *testing.T, s analysis.Summary, a, b string, offered float64) analysis.Quotient {
 	t.Helper()
 	q, ok := s.Between(
@@ -33,6 +35,8 @@ func quotientOf(t *testing.T, s analysis.Summary, a, b string, offered float64) 
 	return q
 }
 
+// TestQuotients: the quotient of two devices has a ratio for each number of clients, and for each but the first the
+// widening of the distance between the two costs. It can be inverted.
 func TestQuotients(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(two(2, 8, -0.3)), analysis.Options{})
 	if len(s.Quotients) != 2 {
@@ -46,8 +50,9 @@ func TestQuotients(t *testing.T) {
 	first, last := (40-0.3)/20., (40-30.)/20
 	holds(t, "with 1 client", q.Levels[0].Ratio, first, 0.1)
 	holds(t, "with 100 clients", q.Levels[2].Ratio, last, 0.03)
-	// From 1.985 times as dear to half: the other is 2 times as dear then.
+	// The cost of a over that of b falls from 1.985 to 0.5: b is then 2 times as expensive.
 	holds(t, "widening", q.Levels[2].Widening, 1/last/first, 0.06)
+	// turned is the inverted quotient.
 	turned := quotientOf(t, s, "b", "a", 1000)
 	holds(t, "turned", turned.Levels[2].Ratio, 1/last, 0.1)
 	if turned.DUT != "b" || turned.Over != "a" || turned.Levels[2].Widening != q.Levels[2].Widening {
@@ -86,8 +91,8 @@ func TestQuotientsAreOfRounds(t *testing.T) {
 	}
 }
 
-// TestQuotientsOfARealRun: log ratios of the three blocks of a run of portal-clients
-// at 300 Mbit/s, against intervals computed with the t-quantile of scipy.
+// TestQuotientsOfARealRun: measured has the log ratios, by number of clients, of three blocks of a real run of
+// portal-clients at 300 Mbit/s. The quotients must be those computed with the t-quantile of scipy.
 func TestQuotientsOfARealRun(t *testing.T) {
 	measured := map[string]map[int][]float64{
 		"gateway-tun":     {1: {1.8563, 1.8106, 1.8477}, 100: {1.9560, 2.0115, 1.9528}},
@@ -118,6 +123,7 @@ func TestQuotientsOfARealRun(t *testing.T) {
 	}
 }
 
+// TestQuotientsOfOneBlock: quotients of one block have no intervals.
 func TestQuotientsOfOneBlock(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(two(3, 1, 0)), analysis.Options{})
 	level := quotientOf(t, s, "a", "b", 300).Levels[2]
@@ -126,8 +132,8 @@ func TestQuotientsOfOneBlock(t *testing.T) {
 	}
 }
 
-// TestCoverageOfWidening: 95 % of the intervals or more contain the truth, for two devices that differ much, that cost
-// the same, and of which one overtakes the other.
+// TestCoverageOfWidening: at least 95 % of the intervals contain the true widening. With more clients, the costs of the
+// two devices stay apart, come together, cross, or part.
 func TestCoverageOfWidening(t *testing.T) {
 	const runs = 400
 	for name, perClient := range map[string]float64{"stay apart": 0, "come together": -0.2, "cross": -0.3, "part": 0.2} {

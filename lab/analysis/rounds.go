@@ -11,7 +11,8 @@ import (
 // interleaved reports whether the devices of a round share one clean router.
 func (input Input) interleaved() bool { return input.Run.Environment.Mode == result.ModeInterleaved }
 
-// unit returns the word for what intervals are computed over: one value for each round, block or trial.
+// unit returns the word for the values that intervals are computed over: there is one for each round, block or trial.
+// input.Noun is the measure's word for a trial; input.Alone means that a trial is a whole block.
 func (input Input) unit() string {
 	switch {
 	case input.Alone:
@@ -22,16 +23,17 @@ func (input Input) unit() string {
 	return "block"
 }
 
-// Pair makes pairs of the trials of an interleaved run, in which every trial has one side. Each window of a device gets
-// a window of the clean router from the same round, with the same links, load and sitting. The second clean router of
-// an A/A round counts as a device. The two windows have the same number. Where the clean router lacks that number,
-// another of its windows is taken. A trial without any such window is rejected. The windows of the clean routers are
-// returned apart.
+// Pair makes pairs of the trials of an interleaved run. There each trial measured one router for one window: a device,
+// or the clean router that the devices of a round share. Each window of a device gets a window of that clean router
+// from the same round and sitting (one run of the program), with the same links and load. The second clean router of an
+// A/A round counts as a device. The two windows have the same number. Where the clean router has no window of that
+// number, another of its windows is taken. A trial is rejected where there is none. clean is the windows of the shared
+// clean routers.
 func Pair(trials []Trial, blocks []result.Block) (pairs, clean []Trial) {
 	windows := map[partner][]Trial{}
 	counts := Counting(trials)
 	for i, t := range trials {
-		if !control(t) {
+		if !isSharedCleanRouter(t) {
 			continue
 		}
 		clean = append(clean, t)
@@ -45,7 +47,7 @@ func Pair(trials []Trial, blocks []result.Block) (pairs, clean []Trial) {
 	}
 	links := linkSettingsOf(clean, blocks)
 	for _, t := range trials {
-		if control(t) {
+		if isSharedCleanRouter(t) {
 			continue
 		}
 		cell := t.Cell
@@ -63,11 +65,12 @@ type partner struct {
 	block, sitting int
 }
 
-// control reports whether a trial is of a clean router with which other trials of its round are compared.
-func control(t Trial) bool { return !t.AA && t.Cell.Text(result.DUT) == Clean }
+// isSharedCleanRouter reports whether a trial is of the clean router with which the other trials of its round are
+// compared.
+func isSharedCleanRouter(t Trial) bool { return !t.AA && t.Cell.Text(result.DUT) == Clean }
 
-// linkSettingsOf returns, for each device with link settings of its own, the value of the dimension LinkSettings in the
-// clean router with the same settings.
+// linkSettingsOf returns, for each device that needs link settings of its own, the value of the dimension LinkSettings
+// in the cell of the clean router with the same settings: the names of these devices.
 func linkSettingsOf(clean []Trial, blocks []result.Block) map[string]string {
 	links := map[string]string{}
 	add := func(c result.Cell) {
@@ -87,7 +90,7 @@ func linkSettingsOf(clean []Trial, blocks []result.Block) map[string]string {
 // noPartner is the reason for rejecting a trial of an interleaved round without a window of the clean router.
 const noPartner = "round: no window of its clean router was accepted"
 
-// pairedWith returns the trial with one of the clean router's windows as its other side.
+// pairedWith returns the trial with one of the clean router's windows, which list has, as its other side.
 func (t Trial) pairedWith(list []Trial) Trial {
 	if len(list) == 0 {
 		if t.Accepted {

@@ -15,7 +15,7 @@ type Slowed struct {
 	Share   Number  `json:"share"`     // measured: the mean over windows of all accepted trials, and
 	Least   Number  `json:"share_min"` // the least and
 	Most    Number  `json:"share_max"` // the most of one window
-	Windows int     `json:"windows"`   // of each side of a pair its own
+	Windows int     `json:"windows"`   // number of windows; a pair has two
 }
 
 // RouterSharePct is the name of the metric that SlowedMetric makes.

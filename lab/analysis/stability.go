@@ -75,14 +75,19 @@ func deviations(means []blockMean) []deviation {
 // byBlockDeviation averages over the loads of each block, in the order of measuring.
 func byBlockDeviation(list []deviation) (out []deviation) {
 	for _, loads := range grouped(list, func(d deviation) blockID { return d.id }, nil) {
-		b := loads[0]
-		b.hours = mean(each(loads, func(d deviation) float64 { return d.hours }))
-		b.ratio = mean(each(loads, func(d deviation) float64 { return d.ratio }))
-		b.perBit = mean(each(loads, func(d deviation) float64 { return d.perBit }))
-		b.later = mean(each(loads, func(d deviation) float64 { return d.later }))
-		out = append(out, b)
+		out = append(out, meanDeviation(loads))
 	}
 	return out
+}
+
+// meanDeviation returns the first deviation of a group with the group's mean figures.
+func meanDeviation(group []deviation) deviation {
+	d := group[0]
+	d.hours = mean(each(group, func(d deviation) float64 { return d.hours }))
+	d.ratio = mean(each(group, func(d deviation) float64 { return d.ratio }))
+	d.perBit = mean(each(group, func(d deviation) float64 { return d.perBit }))
+	d.later = mean(each(group, func(d deviation) float64 { return d.later }))
+	return d
 }
 
 // stability computes the effects of time, lab and order, and returns a warning for each
@@ -143,13 +148,9 @@ func byRound(loads []deviation) (out []deviation) {
 	}
 	roundOf := func(d deviation) key { return key{d.cell.Without(result.DUT, result.LinkSettings), d.id.aa, d.round()} }
 	for _, group := range grouped(loads, roundOf, nil) {
-		d := group[0]
+		d := meanDeviation(group)
 		d.id.cell = d.id.cell.Without(result.DUT, result.LinkSettings)
 		d.cell = d.cell.Without(result.DUT, result.LinkSettings)
-		d.hours = mean(each(group, func(d deviation) float64 { return d.hours }))
-		d.ratio = mean(each(group, func(d deviation) float64 { return d.ratio }))
-		d.perBit = mean(each(group, func(d deviation) float64 { return d.perBit }))
-		d.later = mean(each(group, func(d deviation) float64 { return d.later }))
 		out = append(out, d)
 	}
 	return out

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// steady is a run of about three hours without any effect.
+// steady is a run of about three hours without any effect of time, order or lab on its figures.
 var steady = analysistest.Spec{
 	Seed: 6, DUTs: []analysistest.DUT{{Name: "one", Ratio: 2}, {Name: "two", Ratio: 5}}, Clients: []int{10},
 	Offered: []float64{100, 500, 1000},
@@ -21,6 +21,7 @@ var steady = analysistest.Spec{
 	Effects: analysistest.Effects{BlockPause: 6 * time.Minute, RotateLoads: true},
 }
 
+// effects returns the effects that a summary has estimated, by name.
 func effects(s analysis.Summary) map[string]analysis.Effect {
 	return map[string]analysis.Effect{
 		"drift": s.Stability.DriftPctPerHour, "clean drift": s.Stability.CleanDriftPctPerHour, "side": s.Stability.SidePct,
@@ -33,6 +34,8 @@ func unstable(s analysis.Summary) []string {
 	return slices.DeleteFunc(slices.Clone(s.Warnings), func(w string) bool { return !strings.HasPrefix(w, "It matters") })
 }
 
+// TestSteadyRun: in a run without effects all estimated effects are equivalent to none. holds requires an estimate near
+// the true value, and warned a warning with these words (sweeps_test.go, summary_test.go).
 func TestSteadyRun(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(steady), analysis.Options{})
 	for name, e := range effects(s) {
@@ -112,7 +115,7 @@ func TestShortRunsAreNotSaidInHours(t *testing.T) {
 	}
 }
 
-// TestClockSteps: a clock that is set back does not turn the run around.
+// TestClockSteps: if the clock was set back during a run, the blocks still have the order of their measurement.
 func TestClockSteps(t *testing.T) {
 	spec := steady
 	spec.Effects.RatioPerHour = 0.05
@@ -132,8 +135,8 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-// setForward moves the clock of the later half of a run's records. Records stand in the order they were written, a
-// block's own behind its trials.
+// setForward sets the clock forward in the middle of a run: it adds a time to the start of the later half of the
+// records. The record of a block follows those of its trials.
 func setForward(run result.Run, by time.Duration) {
 	half := len(run.Trials) / 2
 	for i := half; i < len(run.Trials); i++ {
@@ -149,8 +152,8 @@ func setForward(run result.Run, by time.Duration) {
 	}
 }
 
-// TestClockSetForward: a clock that is set forward, by little or much, makes the run no longer, whether its records
-// have the monotonic time or not.
+// TestClockSetForward: if the clock was set forward or back during a run, the run does not count as longer, and a
+// warning says it. In one case records have the monotonic time (Elapsed), in the other the lengths of blocks are used.
 func TestClockSetForward(t *testing.T) {
 	spec := steady
 	spec.Effects.RatioPerHour = 0.05
@@ -216,8 +219,8 @@ func TestUnknownEffects(t *testing.T) {
 	}
 }
 
-// TestEffectCoverage: intervals of effects hold the truth about 95 % of the
-// time (475 of 500, give or take 4 standard deviations: 19).
+// TestEffectCoverage: about 95 % of the intervals contain the true effect (475 of 500, give or take 4 standard
+// deviations: 19).
 func TestEffectCoverage(t *testing.T) {
 	spec := steady
 	spec.Blocks, spec.AABlocks = 6, 3

@@ -75,7 +75,7 @@ type Summary struct {
 	// too.
 	Until *Until `json:"until,omitempty"`
 
-	Trials  Counts        `json:"trials"`      // how many there are
+	Trials  Counts        `json:"trials"`      // numbers of trials
 	AA      AA            `json:"aa,omitzero"` // zero: the measure has no clean router
 	Cells   []Cell        `json:"cells"`       // in the order of a reader
 	Skipped []result.Skip `json:"skipped"`     // devices that were left out
@@ -83,11 +83,13 @@ type Summary struct {
 	// Multiplicity is the correction for judging many cells together. It is zero without verdicts.
 	Multiplicity Multiplicity `json:"multiplicity,omitzero"`
 
-	Sweeps     []Sweep     `json:"sweeps,omitempty"`      // along loads or clients
-	Quotients  []Quotient  `json:"quotients,omitempty"`   // of runs with several devices and numbers of clients
-	CostModels []CostModel `json:"cost_models,omitempty"` // of CPU over load, clients and packets
-	Ceilings   []Ceiling   `json:"ceilings,omitempty"`    // of runs in which sides take turns
-	Stability  Stability   `json:"stability,omitzero"`    // of the lab while it ran
+	Sweeps    []Sweep    `json:"sweeps,omitempty"`    // along loads or clients
+	Quotients []Quotient `json:"quotients,omitempty"` // of runs with several devices and numbers of clients
+	// Families are devices by IPv6, and by both families, over themselves by IPv4.
+	Families   []FamilyRatio `json:"by_family,omitempty"`
+	CostModels []CostModel   `json:"cost_models,omitempty"` // of CPU over load, clients and packets
+	Ceilings   []Ceiling     `json:"ceilings,omitempty"`    // of runs in which sides take turns
+	Stability  Stability     `json:"stability,omitzero"`    // effects of time, order and lab on the figures
 	// Nodes says how well the machines of a campaign agree. It is nil for any other run.
 	Nodes *Nodes `json:"nodes,omitempty"`
 
@@ -105,8 +107,8 @@ type Summary struct {
 
 // Counts of trials.
 type Counts struct {
-	Accepted int `json:"accepted"` // trials
-	Rejected int `json:"rejected"` // trials
+	Accepted int `json:"accepted"` // accepted trials
+	Rejected int `json:"rejected"` // rejected trials
 	Redone   int `json:"redone"`   // trials that repeat a rejected one
 	// LeftOut is the number of rejected trials of cells that the machine cannot measure (result.Block.LeftOut). They are
 	// in no other count, because they do not show noise of the machine.
@@ -119,19 +121,19 @@ type Counts struct {
 // called different or equivalent is at most 1 - Confidence.
 type Multiplicity struct {
 	Method   string `json:"method"`   // "holm"
-	Verdicts int    `json:"verdicts"` // taken together
+	Verdicts int    `json:"verdicts"` // number of verdicts judged together
 }
 
 // AA is the noise floor: two clean routers, compared with the same method as device and clean router.
 type AA struct {
 	Pairs    int     `json:"pairs"`    // accepted trials of two clean routers
-	Blocks   int     `json:"blocks"`   // that these come from
-	Rejected int     `json:"rejected"` // trials
-	Rejects  []Tally `json:"rejects"`  // why
+	Blocks   int     `json:"blocks"`   // blocks with such a trial
+	Rejected int     `json:"rejected"` // rejected trials
+	Rejects  []Tally `json:"rejects"`  // why they were rejected
 	// Ratio is the second clean router's figure divided by the first one's. For a primary metric that is compared by
 	// difference, it is the difference.
 	Ratio Estimate `json:"ratio"`
-	SDLog Number   `json:"sd_log"` // of the block means of the log ratio, or of the difference
+	SDLog Number   `json:"sd_log"` // spread of the blocks' mean log ratios, or of their mean differences
 }
 
 // Finding is one claim of a published study with its outcome in this run.

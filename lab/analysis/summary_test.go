@@ -15,6 +15,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// These tests summarise simulated runs, whose true ratios are known. cost.Measure.Summarise computes the summary of a
+// run that measured CPU costs.
+
+// portals is a run with three devices: one cheaper than the clean router, one more expensive, and one that costs the
+// same.
 var portals = analysistest.Spec{
 	Seed: 7,
 	DUTs: []analysistest.DUT{
@@ -23,6 +28,7 @@ var portals = analysistest.Spec{
 	Blocks: 8, Windows: 5, AABlocks: 6, BlockSD: 0.02, WindowSD: 0.03,
 }
 
+// find returns the cell of a device at a load in the direction up.
 func find(t *testing.T, s analysis.Summary, dut string, offered float64) analysis.Cell {
 	t.Helper()
 	for _, c := range s.Cells {
@@ -34,6 +40,7 @@ func find(t *testing.T, s analysis.Summary, dut string, offered float64) analysi
 	return analysis.Cell{}
 }
 
+// encode returns a summary as JSON.
 func encode(t *testing.T, s analysis.Summary) []byte {
 	t.Helper()
 	data, err := json.Marshal(s)
@@ -43,6 +50,7 @@ func encode(t *testing.T, s analysis.Summary) []byte {
 	return data
 }
 
+// between requires a number to be in a range.
 func between(t *testing.T, what string, got analysis.Number, lo, hi float64) {
 	t.Helper()
 	if !(float64(got) >= lo && float64(got) <= hi) {
@@ -50,6 +58,7 @@ func between(t *testing.T, what string, got analysis.Number, lo, hi float64) {
 	}
 }
 
+// TestKnownTruth: the intervals of portals contain the true ratios, and the verdicts are right.
 func TestKnownTruth(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(portals), analysis.Options{})
 	if len(s.Cells) != 12 || s.Cells[0].Text(result.Direction) != "up" || s.Cells[0].DUT() != "ebpf" {
@@ -102,7 +111,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestIntervalIsOverBlocks: many windows in few blocks must not narrow it.
+// TestIntervalIsOverBlocks: many windows in few blocks do not narrow an interval.
 func TestIntervalIsOverBlocks(t *testing.T) {
 	trial := func(block, window int, ratio float64) result.Trial {
 		m := func(ns int64) cost.Measurement {
@@ -129,9 +138,8 @@ func TestIntervalIsOverBlocks(t *testing.T) {
 	between(t, "hi", c.Change(cost.PerBit).Hi, math.Exp(centre+half)*0.999999, math.Exp(centre+half)*1.000001)
 }
 
-// TestCoverage simulates 2000 cells with known truth and noise in blocks and
-// windows. About 95 % of the intervals must hold the truth: 1900, give or take
-// 4 standard deviations (39).
+// TestCoverage simulates 2000 cells with a known ratio and noise in blocks and windows. About 95 % of the intervals
+// must contain the ratio: 1900, give or take 4 standard deviations (39).
 func TestCoverage(t *testing.T) {
 	const simulations, truth = 2000, 1.7
 	rng := rand.New(rand.NewPCG(42, 0))
@@ -164,6 +172,7 @@ func BenchmarkSummarise10k(b *testing.B) {
 	b.ReportMetric(float64(len(run.Trials)), "trials")
 }
 
+// TestDeterministic: the same run gives the same summary, byte for byte.
 func TestDeterministic(t *testing.T) {
 	run := analysistest.Run(portals)
 	first := encode(t, (cost.Measure{}).Summarise(run, analysis.Options{}))
@@ -174,13 +183,14 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// hardCase is a faulty run, and what its summary must say.
+// hardCase is a faulty run with a check of its summary.
 type hardCase struct {
 	name  string
 	run   result.Run
 	check func(*testing.T, analysis.Summary)
 }
 
+// checkCases summarises each run, writes the summary as JSON and checks it.
 func checkCases(t *testing.T, cases []hardCase) {
 	t.Helper()
 	for _, tt := range cases {
@@ -192,6 +202,7 @@ func checkCases(t *testing.T, cases []hardCase) {
 	}
 }
 
+// TestFewTrials: runs without accepted trials, with repeated trials and with one block have what they can have.
 func TestFewTrials(t *testing.T) {
 	oneBlock := portals
 	oneBlock.Blocks = 1
@@ -234,6 +245,7 @@ func TestFewTrials(t *testing.T) {
 	})
 }
 
+// TestOddRuns: runs with a device at its limit, with labs that take turns, without delivered data, and cut short.
 func TestOddRuns(t *testing.T) {
 	saturated := portals
 	saturated.DUTs = []analysistest.DUT{{Name: "chilli", Ratio: 5, MaxMbps: 770}}
@@ -292,6 +304,7 @@ func troubled() result.Run {
 	return run
 }
 
+// warned requires a summary to have a warning that contains about.
 func warned(t *testing.T, s analysis.Summary, about string) {
 	t.Helper()
 	if !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, about) }) {

@@ -11,8 +11,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// bandwidth is a quiet run over loads, with a clean router of 1 + 8/Gbit/s per
-// cent of a core, a portal of 2 + 20/Gbit/s, one that bends and one that saturates.
+// These tests compute sweeps (one device at several loads or numbers of clients) from simulated runs with known costs.
+// cost.Measure.Summarise computes the summary of a run. between(t, what, got, lo, hi) requires a number in a range.
+
+// bandwidth is a run with little noise over loads. The clean router costs 1 % of a core and 8 % per Gbit/s, and the
+// device portal 2 % and 20 % per Gbit/s. The cost of bent grows faster from 400 Mbit/s on, and full delivers 700 Mbit/s
+// at most.
 var bandwidth = analysistest.Spec{
 	Seed: 3, Clients: []int{100}, Offered: []float64{100, 200, 400, 800, 1000},
 	DUTs: []analysistest.DUT{
@@ -24,13 +28,14 @@ var bandwidth = analysistest.Spec{
 	Blocks: 8, Windows: 3, AABlocks: 4, BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.02,
 }
 
-// crowd is a quiet run over clients at one load.
+// crowd is a run with little noise over numbers of clients at one load.
 var crowd = analysistest.Spec{
 	Seed: 4, Clients: []int{1, 10, 50, 100}, Offered: []float64{1000},
 	DUTs:   []analysistest.DUT{{Name: "portal", Cost: analysistest.Cost{PerGbit: 20, PerClient: 0.1}}},
 	Blocks: 8, Windows: 3, AABlocks: 2, BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.02,
 }
 
+// sweepOf finds the sweep of a device over loads or over clients.
 func sweepOf(t *testing.T, s analysis.Summary, dut string, along result.Dimension) analysis.Sweep {
 	t.Helper()
 	for _, sweep := range s.Sweeps {
@@ -42,9 +47,9 @@ func sweepOf(t *testing.T, s analysis.Summary, dut string, along result.Dimensio
 	return analysis.Sweep{}
 }
 
-// holds checks an estimate against the truth, which one interval in twenty
-// misses: the bounds are taken half as far again, which one in three hundred
-// misses. within says how well the figure should be known.
+// holds requires an estimate's mean to be at most within from the true value, and the true value to be in the interval.
+// One interval of 95 % in twenty misses it, so the interval is taken half as wide again: one in three hundred misses
+// it.
 func holds(t *testing.T, what string, e analysis.Estimate, truth, within float64) {
 	t.Helper()
 	half := 1.5 * float64(e.Hi-e.Lo) / 2
@@ -53,6 +58,8 @@ func holds(t *testing.T, what string, e analysis.Estimate, truth, within float64
 	}
 }
 
+// TestSweepAlongLoad: a sweep over loads has levels with the true CPU, and increments between neighbouring levels. CPU
+// is normalised by a factor of 1.046, the bandwidth with headers over the payload.
 func TestSweepAlongLoad(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(bandwidth), analysis.Options{})
 	if len(s.Sweeps) != 4 || s.Sweeps[0].Cell.Text(result.DUT) != analysis.Clean {
@@ -76,8 +83,8 @@ func TestSweepAlongLoad(t *testing.T) {
 	if step.From != 200 || step.To != 400 || step.Verdict != analysis.Different || step.NetPct.N != 8 {
 		t.Errorf("%+v", step)
 	}
-	// Eight blocks of each of two devices and four A/A blocks, at every level; what
-	// stood beside the device that was at its limit does not count.
+	// Every level of the clean router has eight blocks of each of two devices and four A/A blocks. Blocks of the device
+	// full, which was at its limit, do not count.
 	clean := sweepOf(t, s, analysis.Clean, result.OfferedMbps)
 	if n := [2]int{clean.Levels[0].CPUSampled.N, clean.Levels[4].CPUSampled.N}; n != [2]int{20, 20} {
 		t.Errorf("clean router: blocks %v", n)
@@ -117,6 +124,8 @@ func TestResumedBlockIsTwo(t *testing.T) {
 	}
 }
 
+// TestSweepAlongClients: numbers of clients are measured in different blocks, so their levels are compared as
+// independent samples (N is 16 of 8 and 8 blocks).
 func TestSweepAlongClients(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(crowd), analysis.Options{})
 	portal := sweepOf(t, s, "portal", result.Clients)
@@ -145,6 +154,7 @@ func TestSweepAlongClients(t *testing.T) {
 	}
 }
 
+// TestOneLevelIsNoSweep: a sweep needs two levels.
 func TestOneLevelIsNoSweep(t *testing.T) {
 	single := bandwidth
 	single.Offered = []float64{400}
@@ -155,11 +165,14 @@ func TestOneLevelIsNoSweep(t *testing.T) {
 	both := crowd
 	both.Offered = []float64{500, 1000}
 	s := (cost.Measure{}).Summarise(analysistest.Run(both), analysis.Options{})
-	if len(s.Sweeps) != 2*(4+2) { // clean and portal: loads of four crowds, crowds of two loads
+	// Both routers have a sweep over loads for each of 4 numbers of clients, and one over clients for each of 2 loads.
+	if len(s.Sweeps) != 2*(4+2) {
 		t.Errorf("%d sweeps", len(s.Sweeps))
 	}
 }
 
+// TestLinearity: a straight line fits portal, bent has a bend at 800 Mbit/s, and the levels at which full was at its
+// limit are left out.
 func TestLinearity(t *testing.T) {
 	s := (cost.Measure{}).Summarise(analysistest.Run(bandwidth), analysis.Options{})
 	portal := sweepOf(t, s, "portal", result.OfferedMbps).Linearity
@@ -184,8 +197,8 @@ func TestLinearity(t *testing.T) {
 	holds(t, "exponent of the proportional one", full.Exponent, 1, 0.02)
 }
 
-// TestBendFalseAlarms: of 400 straight devices no more than 5 % may be called
-// bent (20, give or take 4 standard deviations: 17), however noisy.
+// TestBendFalseAlarms: of 400 noisy sweeps without a bend, at most 5 % may be said to have one (20, give or take 4
+// standard deviations: 17).
 func TestBendFalseAlarms(t *testing.T) {
 	spec := bandwidth
 	spec.DUTs = []analysistest.DUT{{Name: "portal", Cost: analysistest.Cost{Constant: 2, PerGbit: 20}}}
@@ -206,8 +219,8 @@ func TestBendFalseAlarms(t *testing.T) {
 	}
 }
 
-// TestIncrementCoverage: paired and Welch intervals hold the truth about 95 %
-// of the time (950 of 1000, give or take 4 standard deviations: 28).
+// TestIncrementCoverage: about 95 % of the intervals of increments contain the true value, for levels of the same
+// blocks (paired) and of different blocks (Welch): 950 of 1000, give or take 4 standard deviations (28).
 func TestIncrementCoverage(t *testing.T) {
 	for name, spec := range map[string]analysistest.Spec{"paired": {Clients: []int{1}, Offered: []float64{500, 1000}},
 		"welch": {Clients: []int{1, 2}, Offered: []float64{500}}} {

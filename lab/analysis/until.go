@@ -10,20 +10,20 @@ import (
 // Until is the rule of a run that measures each cell until its interval is narrow enough. A look is a check of all
 // cells after a number of blocks.
 type Until struct {
-	PrecisionPct float64 `json:"precision_pct"`    // half-width of the interval that is enough, % of the figure
-	Metric       string  `json:"metric,omitempty"` // whose interval it is
+	PrecisionPct float64 `json:"precision_pct"`    // half the width that is enough, % of the figure
+	Metric       string  `json:"metric,omitempty"` // metric of the interval
 	// confidence of each interval; it is higher than the summary's, so that intervals hold the mean as often as the
 	// summary says
 	Confidence    Number  `json:"confidence"`
-	Planned       []int   `json:"planned"`                   // blocks after which cells were to be looked at
-	Looks         []int   `json:"looks"`                     // blocks after which they were
+	Planned       []int   `json:"planned"`                   // blocks after which a look was planned
+	Looks         []int   `json:"looks"`                     // blocks after which a look was made
 	AtMostSeconds float64 `json:"at_most_seconds,omitempty"` // bound of the time; 0: none
 }
 
 // Ended says after how many blocks a cell ended, and why.
 type Ended struct {
-	Blocks   int    `json:"blocks"`          // of the plan that it had at its last look
-	WidthPct Number `json:"width_pct"`       // half of the interval at that look, % of the figure
+	Blocks   int    `json:"blocks"`          // blocks of the plan that it had at its last look
+	WidthPct Number `json:"width_pct"`       // half the interval's width at that look, % of the figure
 	Bound    string `json:"bound,omitempty"` // what ended it: blocks or time; absent: it was exact enough
 }
 

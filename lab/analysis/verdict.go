@@ -20,15 +20,16 @@ const (
 // a difference and for equivalence of all ratios together.
 const MethodHolm = "holm"
 
-// Verdict is the word that the blocks support for a change.
+// Verdict says what the blocks prove about a change.
 type Verdict struct {
-	Word string
-	// Note gives the reason of the word in one clause.
+	Word string // Different, Equivalent or Inconclusive
+	// Note gives the reason for Word in one clause.
 	Note string
 	// PDifferent and PEquivalent are adjusted for multiplicity.
 	PDifferent, PEquivalent Number
-	// Together is the wider interval for all contrasts together. It is set where it leaves the verdict open, although
-	// the interval of the contrast alone does not. Otherwise it is nil.
+	// Together is the interval with the confidence that counts when all contrasts are judged together; it is wider than
+	// the contrast's own. It is set where the verdict is Inconclusive although the contrast's own interval would decide
+	// it. Otherwise it is nil.
 	Together *Estimate
 }
 
@@ -37,7 +38,7 @@ type Verdict struct {
 type contrast struct {
 	inference.Sample
 	limit float64
-	moved span // possible effect of noise on the mean
+	moved span // by how much noise may have moved the mean, down and up
 }
 
 // ratios makes contrasts of log ratios.

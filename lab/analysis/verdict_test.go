@@ -17,8 +17,12 @@ func sampleWith(lo, hi float64, n int) inference.Sample {
 	}
 }
 
+// ratio is a metric whose change is a ratio. The tests judge log ratios against the noise floor aa, the interval of two
+// clean routers; Unknown means that there is none.
 var ratio = Metric{Against: AsRatio}
 
+// TestJudge: the interval of a ratio decides the verdict: different, equivalent (within 5 %), or inconclusive. In the
+// last case blocks is true if a number of further blocks is given.
 func TestJudge(t *testing.T) {
 	quiet := AA{Ratio: Estimate{Mean: 1, Lo: 0.995, Hi: 1.005, N: 6}, SDLog: 0.005}
 	none := AA{Ratio: Unknown(), SDLog: Absent()}
@@ -53,8 +57,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestNoiseFloor: a difference no larger than what two clean routers may show
-// is not the device's.
+// TestNoiseFloor: a change that is no larger than that between two clean routers gives no verdict on the device.
 func TestNoiseFloor(t *testing.T) {
 	opts := Options{}.withDefaults()
 	loud := AA{Blocks: 3, Ratio: Estimate{Mean: 1.01, Lo: 0.93, Hi: 1.09, N: 3}, SDLog: 0.032}

@@ -26,9 +26,6 @@ func small(experiment string, hour int) result.Run {
 
 func write(t *testing.T, dir string, run result.Run) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	if err := analysistest.Write(dir, run); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +44,8 @@ func look(t *testing.T, a *archive.Archive) map[string]archive.Entry {
 	return byName
 }
 
-// TestStates has a folder of each state, and what is no run beside them. Long: each folder takes some lines.
+// TestStates: the archive tells the state of each run, and which folders are no runs. Long: each folder takes some
+// lines.
 func TestStates(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }

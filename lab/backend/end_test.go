@@ -1,3 +1,6 @@
+// Tests of how programs on a host end. host_test.go has the helpers: startHost starts a host; marked returns a time, in
+// seconds, for which only this test's programs sleep; running counts the processes whose command line has a text.
+
 package backend_test
 
 import (
@@ -10,12 +13,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// TestEndTakesWhatItTakes: programs that ignore signals, leave children behind or have much to say.
+// TestEndTakesWhatItTakes: End ends programs that ignore signals, leave children behind or have much to say: by the
+// first of its signals that ends the program (by), or by SIGKILL after the grace period.
 func TestEndTakesWhatItTakes(t *testing.T) {
 	h := startHost(t)
 	const (
-		soon = 50 * time.Millisecond // for programs that let it pass
-		long = 2 * time.Minute       // for programs that need less
+		soon = 50 * time.Millisecond // grace period of programs that do not end by themselves
+		long = 2 * time.Minute       // of programs that end sooner
 	)
 	hup := []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP}
 	for name, c := range map[string]struct {
@@ -31,7 +35,7 @@ func TestEndTakesWhatItTakes(t *testing.T) {
 			agent.Ending{Signals: hup, Grace: 250 * time.Millisecond}, "SIGHUP", "exit status 0", "\ncounted 6\n"},
 		"stubborn": {`trap "" TERM HUP; echo up; while :; do sleep 60; done`, agent.Ending{Signals: hup, Grace: soon},
 			"SIGKILL", "signal: killed", "up\n"},
-		// The children are not asked by name: they hear the signal because they are of the group.
+		// The children get the signal because it goes to the whole process group.
 		"with a child that goes on": {`(trap "" TERM; echo up; exec sleep ` + marked(4715) + `) & wait`, agent.Ending{
 			Grace: soon}, "SIGTERM", "signal: terminated", "up\n"},
 		"without its child": {`(trap "" TERM; echo up; exec sleep ` + marked(4715) + `) & exit 4`, agent.Ending{

@@ -1,3 +1,5 @@
+// Access for the tests, which are in package backend_test, to unexported parts of this package.
+
 package backend
 
 import "time"

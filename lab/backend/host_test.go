@@ -1,3 +1,6 @@
+// Tests of hosts in network namespaces of this machine, and of the programs that run on them. The test's program is
+// also the agent of each host (TestMain).
+
 package backend_test
 
 import (
@@ -35,6 +38,7 @@ func local(t *testing.T) backend.Backend {
 	return b
 }
 
+// startHost starts a router's host in namespaces of this machine. It ends with the test.
 func startHost(t *testing.T) *backend.Host {
 	t.Helper()
 	h, err := local(t).Start(t.Context(), "a/router", true)
@@ -45,7 +49,7 @@ func startHost(t *testing.T) *backend.Host {
 	return h
 }
 
-// machine is what of the machine a host must not change.
+// machine returns, as text, the state of the machine that a host must not change.
 func machine(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -73,7 +77,7 @@ func machine(t *testing.T) string {
 	return b.String()
 }
 
-// volatile recognises settings that count or change by themselves.
+// volatile reports whether a line of sysctl shows a value that changes by itself.
 func volatile(line string) bool {
 	for _, key := range []string{"fs.dentry-state", "fs.file-nr", "fs.inode", "fs.quota", "kernel.random",
 		"kernel.ns_last_pid", "kernel.pty.nr", "kernel.perf_event_max_sample_rate", "net.netfilter.nf_conntrack_count",
@@ -121,7 +125,8 @@ func TestHostKeepsItsChangesToItself(t *testing.T) {
 	}
 }
 
-// TestProgramsHaveTheHostsTmp: a TMPDIR of the machine's, as libpam-tmpdir sets it, is a folder that a host lacks.
+// TestProgramsHaveTheHostsTmp: the lab's TMPDIR, which libpam-tmpdir sets for example, does not exist on a host.
+// Programs on the host use the host's /tmp.
 func TestProgramsHaveTheHostsTmp(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	if out, err := startHost(t).Run(t.Context(), agent.Command{Argv: []string{"mktemp"}}); err != nil ||
@@ -130,7 +135,8 @@ func TestProgramsHaveTheHostsTmp(t *testing.T) {
 	}
 }
 
-// TestProgramsHeedSignals that nohup, or a script that starts a run in the background, has ignored.
+// TestProgramsHeedSignals: the lab was started with signals ignored, as by nohup or in a script's background. Programs
+// on hosts react to these signals all the same.
 func TestProgramsHeedSignals(t *testing.T) {
 	signals := []os.Signal{syscall.SIGHUP, syscall.SIGINT}
 	signal.Ignore(signals...)
@@ -195,8 +201,8 @@ func TestCancelledRunEndsItsProgram(t *testing.T) {
 	labtest.Await(t, "the program to end", func() bool { return running("sleep\x00"+marked(4711)) == 0 })
 }
 
-// marked is a number of seconds with this process's number in it, which no other program of
-// the machine sleeps for: other runs of this test may be under way.
+// marked returns a number of seconds that contains this process's number. No other program of the machine sleeps for
+// that time, even if this test runs twice.
 func marked(seconds int) string { return fmt.Sprintf("%d.%d", seconds, os.Getpid()) }
 
 // processes lists processes of the machine whose command line contains text.
@@ -211,7 +217,7 @@ func processes(text string) (pids []int) {
 	return pids
 }
 
-// running counts what processes lists.
+// running returns the number of processes whose command line contains text.
 func running(text string) int { return len(processes(text)) }
 
 func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
@@ -319,8 +325,8 @@ func TestCleanEndsOrphansOnly(t *testing.T) {
 	}
 }
 
-// TestCleanEndsAStoppedBurner: a machine's agent that was stopped when its lab died keeps slowing
-// CPUs down; clean ends both, also where both are stopped.
+// TestCleanEndsAStoppedBurner: the agent of a machine was stopped when its lab died, and its burner still slows CPUs
+// down. clean ends both, even if both are stopped.
 func TestCleanEndsAStoppedBurner(t *testing.T) {
 	run := "burned-" + strconv.Itoa(os.Getpid())
 	opts := agent.Options{Run: run, Host: "machine", LogDir: t.TempDir()}
@@ -362,7 +368,7 @@ func TestCleanEndsAStoppedBurner(t *testing.T) {
 	}
 }
 
-// endAll kills what processes lists.
+// endAll kills the processes whose command line contains text.
 func endAll(text string) {
 	for _, pid := range processes(text) {
 		syscall.Kill(pid, syscall.SIGKILL)

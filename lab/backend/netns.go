@@ -93,7 +93,7 @@ func (b Netns) Machine(ctx context.Context) (*Host, error) {
 // Others implements Backend. There are none.
 func (Netns) Others(context.Context) ([]*Host, error) { return nil, nil }
 
-// Close implements Backend. There is nothing beside the hosts.
+// Close implements Backend. There is nothing to close except the hosts.
 func (Netns) Close() error { return nil }
 
 // launch starts an agent and returns once it answers. namespaces are clone(2)'s flags for its new namespaces; 0: none.

@@ -1,3 +1,5 @@
+// Tests of which CPUs the hosts of a lab run on.
+
 package backend
 
 import (

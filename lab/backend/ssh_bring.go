@@ -1,3 +1,5 @@
+// How the backend SSH gets the agent's program onto a machine, and starts a first agent there (the keeper).
+
 package backend
 
 import (

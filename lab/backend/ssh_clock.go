@@ -1,3 +1,5 @@
+// How exact the clocks of the backend SSH's machines are.
+
 package backend
 
 import (

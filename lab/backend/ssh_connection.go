@@ -1,3 +1,5 @@
+// Connections of the backend SSH: commands on other machines, by the system's ssh.
+
 package backend
 
 import (
@@ -146,6 +148,7 @@ func (p *process) ended() string {
 	return p.status
 }
 
+// kill ends the ssh process at once.
 func (p *process) kill() { p.cmd.Process.Kill() }
 
 // end waits for the end of a process whose input is closed, and kills it after a time.
@@ -174,8 +177,10 @@ type tail struct {
 	file *os.File // also written to; may be nil
 }
 
-const maxTail = 8 << 10 // bytes
+// maxTail is the number of bytes that tail keeps.
+const maxTail = 8 << 10
 
+// Write implements io.Writer.
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -203,6 +208,7 @@ type afterMark struct {
 // maxPreamble bounds what a shell's start-up files may print, bytes.
 const maxPreamble = 256 << 10
 
+// Read implements io.Reader.
 func (a *afterMark) Read(b []byte) (int, error) {
 	if a.buffered == nil {
 		in := bufio.NewReaderSize(a.ReadCloser, 64<<10)

@@ -1,3 +1,5 @@
+// What the backend SSH learns about a machine when it connects, and what ssh's errors mean.
+
 package backend
 
 import (

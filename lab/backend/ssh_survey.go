@@ -1,3 +1,5 @@
+// A survey of the backend SSH's machines, for gateweigh doctor.
+
 package backend
 
 import (

@@ -1,3 +1,6 @@
+// Tests of hosts on other machines, by SSH. Package sshtest makes the machines (m): router, client and server. Further
+// tests and steps are in sshbuild_test.go, sshfaults_test.go and sshsudo_test.go.
+
 package backend_test
 
 import (

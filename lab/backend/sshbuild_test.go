@@ -1,3 +1,6 @@
+// Steps of TestFaultsOverSSH (sshfaults_test.go) about agents of other builds than the lab's. remotes makes the backend
+// of the test's machines (ssh_test.go), and open opens it.
+
 package backend_test
 
 import (

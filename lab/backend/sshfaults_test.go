@@ -1,3 +1,6 @@
+// Tests of machines that cannot be hosts, and of hosts that end. sshtest makes the machines (m); remotes makes the
+// backend of them (ssh_test.go), and open opens it.
+
 package backend_test
 
 import (
@@ -42,7 +45,7 @@ func lan(name string) func(*backend.Remote) {
 	return func(r *backend.Remote) { r.Links["lan"] = []string{name} }
 }
 
-// fakeUname has uname say something else. A shell that sshd starts reads this file.
+// fakeUname makes uname print something else. A shell that sshd starts reads this file.
 func fakeUname(system, processor string) string {
 	return `mkdir /root/bin; echo "PATH=/root/bin:\$PATH" >/root/.bashrc; cat >/root/bin/uname <<'END'
 #!/bin/sh
@@ -149,6 +152,7 @@ type opened struct {
 	remotes []backend.Remote
 }
 
+// open connects to machines over SSH.
 func open(t *testing.T, machines []backend.Remote, m *sshtest.Machines) opened {
 	t.Helper()
 	s := backend.SSH{Config: m.Config, Machines: machines}
@@ -210,7 +214,7 @@ ip route add 10.7.0.0/16 via 10.6.0.9 dev rlan; ethtool -K rwan gro on`)
 	}
 }
 
-// try has a host end, and waits until its machine is as it was before.
+// try ends a host in one way, and waits until its machine is in the state that it had before.
 func (e ending) try(t *testing.T, m *sshtest.Machines, b backend.Backend, before string) {
 	h := changed(t, b)
 	if e.script != "" {

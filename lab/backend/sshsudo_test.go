@@ -1,3 +1,6 @@
+// Steps of the tests over SSH (ssh_test.go, sshfaults_test.go): packets through a lab of several machines, and a router
+// at which one logs in as an ordinary user. remotes makes the backend of the test's machines.
+
 package backend_test
 
 import (

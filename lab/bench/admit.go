@@ -76,10 +76,11 @@ func (s *Bench) CreateClients(ctx context.Context) error {
 		cfg := client.Config{
 			Kind: s.Side.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0],
 			LAN: s.Lab.LAN, Gateway: s.Lab.Gateway,
-			Family: s.Side.Family, LAN6: s.Lab.LAN6, Gateway6: s.Lab.Gateway6, LeasesIPv4: s.Traits.LeasesIPv4,
-			Account: client.Account{User: s.Traits.Admission.User, Password: s.Traits.Admission.Password},
-			Singly:  s.singly,
-			Lab:     s.Lab.Name[0],
+			Family: s.Side.Family, LAN6: s.Lab.LAN6, Gateway6: s.Lab.Gateway6, Sessions6: s.Lab.Sessions6,
+			LeasesIPv4: s.Traits.LeasesIPv4,
+			Account:    client.Account{User: s.Traits.Admission.User, Password: s.Traits.Admission.Password},
+			Singly:     s.singly,
+			Lab:        s.Lab.Name[0],
 		}
 		if s.static {
 			cfg.FirstStatic = s.Lab.FirstLease

@@ -162,7 +162,8 @@ func DeviceEnv(lab *topology.Lab, h *backend.Host) dut.Env {
 		Hosts: map[string]dut.Host{}, Ports: lab.Ports,
 		LAN: lab.LAN, Gateway: lab.Gateway, RouterWAN: lab.RouterWAN,
 		LAN6: lab.LAN6, Gateway6: lab.Gateway6, RouterWAN6: lab.RouterWAN6, ServerIP6: lab.ServerIP6,
-		ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP, Outer: lab.Outer, Scratch: agent.Scratch,
+		Sessions6: lab.Sessions6,
+		ServerIP:  lab.ServerIP, ServiceIP: lab.ServiceIP, Outer: lab.Outer, Scratch: agent.Scratch,
 	}
 	if h != nil {
 		env.Install, env.On = h.Install, name(h)

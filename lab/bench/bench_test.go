@@ -38,8 +38,8 @@ func TestClientsAreSharedOutEvenly(t *testing.T) {
 	}
 }
 
-// TestClientHostsTakeTurns: what comes at a rate that hosts share is as evenly spaced as
-// from one.
+// TestClientHostsTakeTurns: events at a rate that several client hosts share, such as guests and short connections, are
+// as evenly spaced as those of one host.
 func TestClientHostsTakeTurns(t *testing.T) {
 	const rate, hosts = 10.0, 3
 	s := &Bench{Guests: 30, Hosts: shareClients(make([]*backend.Host, hosts), 30),
@@ -113,8 +113,7 @@ func TestNotAdmittedCountsTheClientsThatCameThrough(t *testing.T) {
 	}
 }
 
-// TestKernelThreadsAreShared: what the machine's threads work for two gateways counts half for each, at whichever they
-// were metered.
+// TestKernelThreadsAreShared: the time of the machine's kernel threads that work for two gateways counts half for each.
 func TestKernelThreadsAreShared(t *testing.T) {
 	const kthreadd = 2
 	before := []meter.Sample{{}, {}}

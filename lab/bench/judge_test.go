@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestRules: what each rule that all measures share rejects, and what it does not.
+// TestRules: what each rule that all measures share rejects, and what it accepts.
 func TestRules(t *testing.T) {
 	steal := func(pct, seconds float64) Rule {
 		return Window{When: " during the leases", Seconds: seconds, Machine: result.Machine{Steal: pct}, CPUs: 2}.Steal
@@ -59,8 +59,8 @@ type faultyLab struct {
 func (l *faultyLab) Leave(context.Context) error { l.left = true; return l.err }
 func (l *faultyLab) Close() error                { l.closed = true; return nil }
 
-// TestEndOfBlocks: what goes wrong when labs are left is noted and costs nothing, but for clients that were not kept
-// out. An interrupted block does not wait for that. All hosts are ended in any case.
+// TestEndOfBlocks: an error of leaving labs is noted and costs no trial, unless clients were not kept out. An
+// interrupted block does not wait for that. All hosts end in any case.
 func TestEndOfBlocks(t *testing.T) {
 	wrong, open := errors.New("a stop command failed"), &NotBlocked{"client 1 reached the server"}
 	stopped, stop := context.WithCancel(t.Context())

@@ -5,13 +5,13 @@ import "math"
 // noiseModel bounds the effect of noise on the ratio of two routers' CPU time. Noise is CPU time taken by other virtual
 // machines of the same host (steal) or by other programs of the machine (others).
 type noiseModel struct {
-	// stolenCores is by how many cores one router's CPU time rises at 100 % steal: waking an idle virtual CPU costs
-	// more then. The rise is the same for both routers, so it pulls their ratio towards 1.
+	// stolenCores is the number of cores by which one router's CPU time rises at 100 % steal: waking an idle virtual CPU
+	// costs more then. The rise is the same for both routers, so it pulls their ratio towards 1.
 	stolenCores float64
 	// mostStolen bounds that rise, as a part of the clean router's CPU time.
 	mostStolen float64
-	// lightShift is by how much more the ratio's logarithm moves at 100 % steal when the clean router uses next to no
-	// CPU, as was seen with gateway-ebpf. The effect falls to 0 at lightCores of the clean router's CPU.
+	// lightShift is how much further the ratio's logarithm moves at 100 % steal when the clean router uses next to no
+	// CPU; this was measured with gateway-ebpf. The effect falls to 0 where the clean router uses lightCores.
 	lightShift, lightCores float64
 	// othersPull is the part by which the ratio's logarithm changes when other programs use one whole CPU of the
 	// routers: a device whose programs sleep between packets then finds its CPU awake. mostPull bounds it.
@@ -39,31 +39,31 @@ func (n Noise) BeyondQuiet(seconds float64, cpus int) float64 {
 	return n.Steal + n.Others
 }
 
-// Bias is the largest amount by which noise may have moved the logarithm of the ratio of two routers' CPU time. log is
-// the measured logarithm, cores the clean router's CPU time in cores.
+// Bias returns the largest amount by which noise may have moved the logarithm of the ratio of two routers' CPU time.
+// log is the measured logarithm, cores the clean router's CPU time in cores.
 func (n Noise) Bias(log, cores float64) float64 { return fittedNoise.bias(n, log, cores) }
 
-// Rise is the largest amount by which noise may have raised the CPU time of both routers alike, in cores, and by which
-// it may have raised the logarithm of the device's beyond that (more). cores is the clean router's CPU time in cores.
+// Rise returns the largest amounts by which noise may have raised the CPU time of both routers alike (rise, in cores)
+// and, beyond that, the logarithm of the device's CPU time (more). cores is the clean router's CPU time in cores.
 func (n Noise) Rise(cores float64) (rise, more float64) {
-	return fittedNoise.riseRatio(n, cores), fittedNoise.light(n, cores)
+	return fittedNoise.rise(n, cores), fittedNoise.light(n, cores)
 }
 
-// riseRatio is the rise of each router's CPU time because of steal, in cores.
-func (l noiseModel) riseRatio(n Noise, cores float64) float64 {
-	return min(l.stolenCores*n.Steal, l.mostStolen*cores)
+// rise is the rise of each router's CPU time because of steal, in cores.
+func (m noiseModel) rise(n Noise, cores float64) float64 {
+	return min(m.stolenCores*n.Steal, m.mostStolen*cores)
 }
 
 // light is the additional shift of the ratio's logarithm for a clean router that uses little CPU.
-func (l noiseModel) light(n Noise, cores float64) float64 {
-	return l.lightShift * n.Steal * max(0, 1-cores/l.lightCores)
+func (m noiseModel) light(n Noise, cores float64) float64 {
+	return m.lightShift * n.Steal * max(0, 1-cores/m.lightCores)
 }
 
 // bias is Noise.Bias with the model's constants.
-func (l noiseModel) bias(n Noise, log, cores float64) float64 {
+func (m noiseModel) bias(n Noise, log, cores float64) float64 {
 	moved := 0.0
 	if cores > 0 && n.Steal > 0 {
-		rise := l.riseRatio(n, cores)
+		rise := m.rise(n, cores)
 		// ratio = (device + rise) / (clean + rise)
 		if without := (math.Exp(log)*cores - rise) / (cores - rise); without > 0 {
 			moved = math.Abs(math.Log(without) - log)
@@ -71,7 +71,7 @@ func (l noiseModel) bias(n Noise, log, cores float64) float64 {
 			moved = 1 + math.Abs(log)
 		}
 	}
-	moved += l.light(n, cores)
-	pull := min(l.othersPull*max(n.Others, 0), l.mostPull)
+	moved += m.light(n, cores)
+	pull := min(m.othersPull*max(n.Others, 0), m.mostPull)
 	return moved + pull/(1-pull)*math.Abs(log)
 }

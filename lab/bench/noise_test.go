@@ -103,7 +103,8 @@ func fitNoise(list []noiseWindows) noiseModel {
 	return l
 }
 
-// TestBias holds the constants against what they were fitted to: enough, and no more than a fifth beyond it.
+// TestBias compares the constants with the runs to which they were fitted: they are large enough, and no more than a
+// fifth too large.
 func TestBias(t *testing.T) {
 	list := withNeighbours()
 	for _, w := range list {

@@ -93,7 +93,7 @@ func TestBusyProgramsHaveTheRest(t *testing.T) {
 	}
 }
 
-// TestWithoutPermission: what may not have real-time priority is told so, and burns without.
+// TestWithoutPermission: without the right to real-time priority the burner says so, and burns at normal priority.
 func TestWithoutPermission(t *testing.T) {
 	if os.Getenv(asRestricted) == "" {
 		self, err := os.Executable()

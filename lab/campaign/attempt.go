@@ -1,3 +1,5 @@
+// Attempts at the shares of a campaign: how a node carries one out, and what its folder tells.
+
 package campaign
 
 import (
@@ -106,6 +108,7 @@ func (c *Campaign) begin(share Share, attempt Attempt) (dir string, err error) {
 	return "", fmt.Errorf("share %d was begun %d times and never came to its end: see %s", share.Number, maxAttempts, dir)
 }
 
+// folder returns the folder of an attempt at a share. attempt counts from 0.
 func (c *Campaign) folder(share Share, attempt int) string {
 	return filepath.Join(c.blocks(share.Part), fmt.Sprintf("%05d-%d", share.Number, attempt))
 }

@@ -155,10 +155,12 @@ func (c *Campaign) Experiment(part int, catalogue experiment.Catalogue) (*experi
 // Program is the path of the program that nodes run.
 func (c *Campaign) Program() string { return filepath.Join(c.Dir, programFile) }
 
+// experimentFolder returns the folder with the experiment of a part, which is given by its index in Parts.
 func (c *Campaign) experimentFolder(part int) string {
 	return filepath.Join(c.Dir, experimentsFolder, c.Parts[part].Name)
 }
 
+// blocks returns the folder with the attempts at the shares of a part.
 func (c *Campaign) blocks(part int) string {
 	return filepath.Join(c.Dir, blocksFolder, c.Parts[part].Name)
 }
@@ -181,6 +183,7 @@ func copyProgram(from, to string) (err error) {
 	return nil
 }
 
+// writeJSON replaces a file by one with v as JSON.
 func writeJSON(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -189,6 +192,7 @@ func writeJSON(path string, v any) error {
 	return result.ReplaceFile(path, append(data, '\n'))
 }
 
+// readJSON reads a file of JSON into v, which is a pointer.
 func readJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if err != nil {

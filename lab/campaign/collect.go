@@ -1,3 +1,5 @@
+// Makes one run of a campaign's results.
+
 package campaign
 
 import (

@@ -1,3 +1,5 @@
+// Campaigns without a scheduler: processes on this machine stand for nodes.
+
 package campaign
 
 import (

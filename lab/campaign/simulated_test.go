@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// simulated has one measure, whose blocks write records without measuring.
+// simulated is a catalogue with one measure, whose blocks write records without measuring.
 var simulated = experiment.Catalogue{Measures: []experiment.Measure{{
 	Name: "simulated",
 	Settings: func(exp *experiment.Experiment) []experiment.Setting {

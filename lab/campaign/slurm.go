@@ -1,3 +1,5 @@
+// Campaigns on Slurm: its commands submit, list and end the jobs of shares.
+
 package campaign
 
 import (
@@ -107,6 +109,8 @@ func arrayLimit(ctx context.Context) int {
 	return max(1, n)
 }
 
+// submit hands one array of jobs to Slurm. It writes the file of the submission before, and again with the array's
+// number afterwards.
 func (c *Campaign) submit(ctx context.Context, submitted submission, avoid []string) error {
 	all, err := c.submissions()
 	if err != nil {

@@ -100,7 +100,7 @@ func running(n int) func(campaign.Status) bool {
 // tiny is an experiment of two blocks.
 const tiny = "duts = [\"one\"]\nclients = [1]\nblocks = 2\naa_blocks = 0\nwindows = 1\n"
 
-// asked has two experiments in one campaign. One has the table [slurm] of the example, and its jobs must have the
+// asked starts a campaign of two experiments. One has the table [slurm] of the example, and its jobs must have the
 // options of that table.
 func asked(t *testing.T, cluster *slurmtest.Cluster) {
 	example, err := os.ReadFile("../../examples/slurm.toml")

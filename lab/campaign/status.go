@@ -1,3 +1,5 @@
+// The progress of a campaign, from its folder and from the scheduler.
+
 package campaign
 
 import (
@@ -93,27 +95,35 @@ func (c *Campaign) Survey(ctx context.Context) (Status, error) {
 	if err != nil {
 		return status, err
 	}
-	reasons, nodes := map[string]int{}, map[string]*NodeStatus{}
-	for part, p := range c.Parts {
-		attempts, err := c.attempts(part)
-		if err != nil {
-			return status, err
-		}
-		status.Shares, status.Blocks = status.Shares+p.Shares, status.Blocks+p.Blocks
-		for n := range p.Shares {
-			share := Share{part, n}
-			status.count(share, attempts[n], jobs[share], ends[share], reasons)
-			if err := tally(nodes, fmt.Sprintf("%s %d", p.Name, n), attempts[n], jobs[share]); err != nil {
-				return status, err
-			}
-		}
-	}
 	for _, end := range ends {
 		if end.NotShared && !slices.Contains(status.notShared, end.Node) {
 			status.notShared = append(status.notShared, end.Node)
 		}
 	}
 	slices.Sort(status.notShared)
+	err = c.countShares(&status, func(share Share, _ []readAttempt) (Job, lostJob) { return jobs[share], ends[share] })
+	return status, err
+}
+
+// countShares fills in the status from the attempts in the campaign's folder. jobOf returns the newest job of a share
+// and, if that job ended without doing the share, how it was lost.
+func (c *Campaign) countShares(status *Status, jobOf func(Share, []readAttempt) (Job, lostJob)) error {
+	reasons, nodes := map[string]int{}, map[string]*NodeStatus{}
+	for part, p := range c.Parts {
+		attempts, err := c.attempts(part)
+		if err != nil {
+			return err
+		}
+		status.Shares, status.Blocks = status.Shares+p.Shares, status.Blocks+p.Blocks
+		for n := range p.Shares {
+			share := Share{part, n}
+			job, lost := jobOf(share, attempts[n])
+			status.count(share, attempts[n], job, lost, reasons)
+			if err := tally(nodes, fmt.Sprintf("%s %d", p.Name, n), attempts[n], job); err != nil {
+				return err
+			}
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		status.Nodes = append(status.Nodes, *nodes[name])
 	}
@@ -121,7 +131,7 @@ func (c *Campaign) Survey(ctx context.Context) (Status, error) {
 		status.Problems = append(status.Problems, Problem{text, reasons[text]})
 	}
 	slices.SortStableFunc(status.Problems, func(a, b Problem) int { return cmp.Compare(b.Shares, a.Shares) })
-	return status, nil
+	return nil
 }
 
 // newestJobs asks for the jobs and returns the newest one of each share. A job that waits or runs takes precedence.

@@ -1,3 +1,6 @@
+// Tests of how clients of a pool act in turn: lease addresses, log in. inTurn calls a function for each client, at the
+// Pace that it is given, and returns an outcome for each.
+
 package client
 
 import (

@@ -1,3 +1,6 @@
+// Tests of the simple browser by which clients load pages. localNetwork is a client that shares the test's own network
+// (login_test.go), and countingNetwork one that counts its connections.
+
 package client
 
 import (

@@ -1,3 +1,6 @@
+// Tests of guests: clients that come, log in and go while others send. toyClient is a kind of client for tests: one
+// more address at an interface (toy_test.go).
+
 package client
 
 import (

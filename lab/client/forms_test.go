@@ -1,3 +1,6 @@
+// Tests of reading forms from a portal's page. portalPage is the page's URL, and portalURL the URL to which an action
+// on it leads.
+
 package client
 
 import (

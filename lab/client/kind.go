@@ -33,12 +33,10 @@ type Kind struct {
 	// more, the lab enters all of them into the router's neighbour table. Zero: the router learns any number.
 	MaxLearned int
 	// PPPoE is true when clients log in over PPPoE, so that the device must be a PPPoE concentrator. The clean router, the
-	// other side of a measurement, is none, so its clients are of CleanKind.
+	// other side of a measurement, is no concentrator, so its clients are of the kind CleanKind.
 	PPPoE     bool
 	CleanKind string
-	// IPv4Only says why clients have no IPv6 addresses; empty: they can have them.
-	IPv4Only string
-	MTU      int // largest IP packet of a client, bytes
+	MTU       int // largest IP packet of a client, bytes
 
 	Times Times
 

@@ -1,3 +1,6 @@
+// Tests of logins at portals that clients do by a command or over HTTP. Admission says how, localNetwork is a client in
+// the test's own network.
+
 package client
 
 import (

@@ -1,3 +1,5 @@
+// A test of a client whose hardware address an earlier lab still uses.
+
 package client
 
 import (

@@ -1,3 +1,5 @@
+// A test of EndConnections, which resets the connections of a namespace so that the kernel can remove it.
+
 package client
 
 import (

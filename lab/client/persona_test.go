@@ -1,3 +1,6 @@
+// Tests of personas: clients that share one network namespace, each with a hardware address and a lease of its own.
+// newPersonas makes them, at one end of a veth whose other end has dnsmasq.
+
 package client
 
 import (

@@ -28,7 +28,7 @@ const InitialWindow = 64
 // Config describes the clients of one lab.
 type Config struct {
 	Kind  string `json:"kind"`  // one of Kinds
-	Count int    `json:"count"` // 1 to the kind's Most
+	Count int    `json:"count"` // 1 to the kind's MaxClients
 	First int    `json:"first"` // number of the first client; 0 means 1. The numbers are unique in a lab
 	// Guests is the number of guests, who come and go between Visit and Leave. The kind must support them. Their numbers
 	// begin with FirstGuest.
@@ -42,6 +42,8 @@ type Config struct {
 	Family   Family       `json:"family,omitempty"`
 	LAN6     netip.Prefix `json:"lan6,omitzero"`
 	Gateway6 netip.Addr   `json:"gateway6,omitzero"`
+	// Sessions6 is the network of which each client of a PPPoE session has a /64.
+	Sessions6 netip.Prefix `json:"sessions6,omitzero"`
 	// LeasesIPv4 is true when clients lease an IPv4 address with family IPv6 as well. They send by IPv6 all the same.
 	LeasesIPv4 bool `json:"leases_ipv4,omitempty"`
 	// FirstStatic is the static address of client 1; the others have the addresses after it. The zero Addr: clients lease.

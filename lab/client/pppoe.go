@@ -26,9 +26,8 @@ var pppoeKind = Kind{
 	Needs: Needs{KiB: 40, Files: 1},
 	MTU:   sessionMTU,
 
-	IPv4Only: "the lab's PPP clients negotiate no IPv6 (IPV6CP, RFC 5072)",
-	Times:    Times{Stay: 3 * time.Millisecond, Storm: 2 * time.Millisecond},
-	open:     func(cfg Config) (host, error) { return newPPPoEHost(cfg) },
+	Times: Times{Stay: 3 * time.Millisecond, Storm: 2 * time.Millisecond},
+	open:  func(cfg Config) (host, error) { return newPPPoEHost(cfg) },
 }
 
 // pppoeHost is what the PPPoE clients of one host share.
@@ -39,11 +38,16 @@ type pppoeHost struct {
 
 func newPPPoEHost(cfg Config) (*pppoeHost, error) {
 	cfg.Singly = true // segmentation offload is impossible: each packet needs a PPPoE header with its own length
+	cfg.LAN6, cfg.Gateway6 = cfg.Sessions6, netip.Addr{}
 	h, err := newPersonaHost(cfg, sessionMTU)
 	if err != nil {
 		return nil, err
 	}
-	lines, err := persona.NewSessions(cfg.Parent)
+	net6 := netip.Prefix{}
+	if cfg.Family.Has6() {
+		net6 = cfg.Sessions6
+	}
+	lines, err := persona.NewSessions(cfg.Parent, net6)
 	if err != nil {
 		return nil, errors.Join(err, h.close())
 	}
@@ -99,7 +103,24 @@ func (c *pppoeClient) lease(ctx context.Context) (Tries, error) {
 	}
 	c.held.Addr = netip.PrefixFrom(ip, ip.BitLen())
 	c.setIP(ip)
-	return tries, nil
+	return tries, c.lease6(session)
+}
+
+// lease6 gives the client the IPv6 address that the session made, if any. The caller has locked state.
+func (c *pppoeClient) lease6(session *persona.Session) error {
+	ip, router := session.Address6()
+	if !ip.IsValid() {
+		return nil
+	}
+	if err := c.host.link.SetRouter6(router, session.ID().Concentrator); err != nil {
+		return err
+	}
+	if err := c.host.link.PutInSession(ip, c.mac(), session.ID()); err != nil {
+		return err
+	}
+	c.held6 = append(c.held6, ip)
+	c.setIP(ip)
+	return nil
 }
 
 func (c *pppoeClient) release(ctx context.Context) error {
@@ -110,6 +131,7 @@ func (c *pppoeClient) release(ctx context.Context) error {
 	}
 	err := c.session.HangUp(ctx)
 	c.session = nil
+	err = errors.Join(err, c.dropAddresses6())
 	if c.held.Addr.IsValid() {
 		err = errors.Join(err, c.dropAddress())
 	}

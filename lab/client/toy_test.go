@@ -1,3 +1,5 @@
+// A kind of client for tests, toyKind, which shows what a kind needs: one more address at an interface for each client.
+
 package client
 
 import (
@@ -27,6 +29,7 @@ func toyKind(space *netnstest.Space) Kind {
 	}
 }
 
+// toyClient is a client of the kind toyKind.
 type toyClient struct {
 	*Client
 	space *netnstest.Space

@@ -228,6 +228,7 @@ func comparisonOf(b Input, s analysis.Summary, opts Options) Comparison {
 	return c
 }
 
+// summarise computes the summary of a run, with δ and confidence of the comparison.
 func summarise(input Input, opts Options) analysis.Summary {
 	table := opts.Measures
 	if table == nil {
@@ -236,6 +237,7 @@ func summarise(input Input, opts Options) analysis.Summary {
 	return table.Summarise(input.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
 }
 
+// sideOf describes a run by its environment and its summary.
 func sideOf(input Input, s analysis.Summary) Side {
 	env := input.Run.Environment
 	side := Side{Name: input.Name, Experiment: s.Experiment, GateweighVersion: env.GateweighVersion, Trials: s.Trials,
@@ -253,6 +255,7 @@ func (c *Comparison) ratio() bool { return c.Metric.Against == analysis.AsRatio 
 // difference reports whether the judged metric is a difference from the clean router.
 func (c *Comparison) difference() bool { return c.Metric.Against == analysis.AsDifference }
 
+// measured returns the figures of one run for a cell.
 func (c *Comparison) measured(cell analysis.Cell) Measured {
 	m := Measured{Pairs: cell.Pairs, Rejected: cell.Rejected, Judged: cell.Device(c.Metric.Name),
 		Metrics: map[string]analysis.Estimate{}}

@@ -133,8 +133,8 @@ func TestIntervalCovers(t *testing.T) {
 	}
 }
 
-// TestShiftOfAWholeRun: what all blocks of a run have in common is in no
-// interval. A certain change below δ is therefore not called, one beyond it is.
+// TestShiftOfAWholeRun: what shifts all blocks of a run alike is in no interval. So a change below δ gets no verdict,
+// however certain it is, and a change beyond δ does.
 func TestShiftOfAWholeRun(t *testing.T) {
 	quiet := base
 	quiet.BlockSD, quiet.WindowSD = 0.004, 0.004
@@ -188,7 +188,7 @@ func TestGateWords(t *testing.T) {
 	}
 }
 
-// TestBlocksNeededAreEnough: with the blocks it asks for, the gate can tell.
+// TestBlocksNeededAreEnough: with the number of blocks that the gate asks for, it reaches a verdict.
 func TestBlocksNeededAreEnough(t *testing.T) {
 	noisy := base
 	noisy.BlockSD, noisy.Blocks = 0.04, 4

@@ -46,6 +46,7 @@ func (c *Comparison) marked() string {
 // incomparable reports whether the judged figures are absolute figures of an emulated CPU.
 func (c *Comparison) incomparable() bool { return c.Mark != "" && !c.ratio() }
 
+// noRatio is the reason why such a comparison judges nothing.
 const noRatio = "an emulated CPU's absolute figures are not compared"
 
 // markInBrackets returns the mark as it follows a word.

@@ -1,3 +1,5 @@
+// What differs between two runs besides their figures: machine, versions, settings.
+
 package compare
 
 import (
@@ -128,6 +130,7 @@ func (d Difference) String() string {
 	return result.OneLine(fmt.Sprintf("%s: %s, then %s", d.What, setting(d.A), setting(d.B)))
 }
 
+// sortedKeys returns the keys of both maps, each once, sorted.
 func sortedKeys(a, b map[string]string) []string {
 	keys := slices.Concat(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b)))
 	slices.Sort(keys)
@@ -159,6 +162,7 @@ func settings(dir string) map[string]string {
 	return out
 }
 
+// flatten copies the settings of tables into out. A setting in a table gets a dotted key that begins with prefix.
 func flatten(out map[string]string, prefix string, tables map[string]any) {
 	for key, value := range tables {
 		if table, ok := value.(map[string]any); ok {
@@ -177,6 +181,7 @@ func speed(share float64) string {
 	return fmt.Sprintf("slowed to %.3g %%", 100*share)
 }
 
+// number formats a number; empty for 0, which means that it is not known.
 func number(n int) string {
 	if n == 0 {
 		return ""
@@ -184,6 +189,7 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
+// shortHashes returns the hashes with 12 characters each.
 func shortHashes(hashes map[string]string) map[string]string {
 	out := map[string]string{}
 	for name, hash := range hashes {

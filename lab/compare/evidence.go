@@ -52,6 +52,7 @@ func (e evidence) ratio(confidence float64) analysis.Estimate {
 	return analysis.Estimate{Mean: ratioOf(e.Mean), Lo: ratioOf(e.Lower(level)), Hi: ratioOf(e.Upper(level)), N: e.N}
 }
 
+// noEvidence returns the evidence of a cell without blocks to compare.
 func noEvidence() evidence { return againstZero(inference.None()) }
 
 // logRatio returns the logarithm of a ratio as a sample. sd is the spread of the blocks' log ratios.

@@ -1,3 +1,5 @@
+// Finds the cells that a device managed in run A, and no longer in run B.
+
 package compare
 
 import (

@@ -1,3 +1,7 @@
+// Tests of comparisons of devices that could not carry the load. simulate makes a run of a Spec, base being a small
+// one, in which the device allowlist costs a factor more; gated returns Options with a limit for the change
+// (compare_test.go).
+
 package compare_test
 
 import (
@@ -32,9 +36,9 @@ func cellsOf(whole, rest compare.Input) (list []result.Cell) {
 	return list
 }
 
-// TestGateOfWhatDevicesDoNotManage: whatever a device that did its work in the base does not do in the head fails the
-// gate, also one that allows cells without an answer and one with another limit. What the base did not do either, or
-// another machine may be the reason of, does not.
+// TestGateOfWhatDevicesDoNotManage: the gate fails if a device does not do in the head what it did in the base, even if
+// it allows cells without an answer or has another limit. It does not fail for what the base did not do either, nor for
+// what another machine may have caused.
 func TestGateOfWhatDevicesDoNotManage(t *testing.T) {
 	device, top := base.DUTs[0].Name, slices.Max(base.Offered)
 	whole := simulate(base, 1, 1)

@@ -13,6 +13,7 @@ import (
 // absentFigure is the text for an absent figure.
 const absentFigure = "–"
 
+// blocksText formats the number of further blocks that are needed, behind a word; empty for nil.
 func blocksText(needed *int) string {
 	if needed == nil {
 		return ""
@@ -33,6 +34,7 @@ func signed(ratio analysis.Number) string {
 	return fmt.Sprintf("%+.1f %%", 100*(float64(ratio)-1))
 }
 
+// changeText formats a change in per cent, with its interval.
 func changeText(e analysis.Estimate) string {
 	if !e.HasInterval() {
 		return absentFigure
@@ -45,6 +47,7 @@ func changeBounds(e analysis.Estimate) string {
 	return fmt.Sprintf("[%+.1f, %+.1f]", 100*(float64(e.Lo)-1), 100*(float64(e.Hi)-1))
 }
 
+// ratioText formats a ratio or another figure, with its interval if there is one.
 func ratioText(e analysis.Estimate) string {
 	switch {
 	case !e.Mean.Known():
@@ -55,6 +58,7 @@ func ratioText(e analysis.Estimate) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", float64(e.Mean), float64(e.Lo), float64(e.Hi))
 }
 
+// pText formats a p-value.
 func pText(p analysis.Number) string {
 	switch {
 	case !p.Known():

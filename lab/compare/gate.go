@@ -1,3 +1,5 @@
+// The gate: compares every cell with the limits, and passes or fails.
+
 package compare
 
 import (
@@ -130,6 +132,7 @@ func (c *Comparison) judgeGate(opts Options, base *measuredRun, head measuredRun
 	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, strings.Join(texts, ", "), reason) + c.markInBrackets()
 }
 
+// counts says how many decisions and cells had each outcome. judged is the number of decisions with an interval.
 func (g *Gate) counts(judged int) string {
 	if judged+len(g.Fallen) == 0 {
 		return "no cell could be judged, as none has an interval"

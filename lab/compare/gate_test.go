@@ -1,3 +1,7 @@
+// Tests of the gate: a comparison that fails when a cost has risen by more than a limit. simulate makes a run of a
+// Spec, base being a small one, in which the device allowlist costs a factor more; gated returns Options with a limit
+// (compare_test.go).
+
 package compare_test
 
 import (
@@ -32,7 +36,7 @@ func overhead(limit float64) compare.Options {
 	return opts
 }
 
-// wordOfInterval is the word that an interval says of a limit.
+// wordOfInterval returns where an interval is, compared with the range from lo to hi: "beyond", "below" or "across".
 func wordOfInterval(e analysis.Estimate, lo, hi float64) string {
 	switch {
 	case float64(e.Lo) > hi:
@@ -43,8 +47,8 @@ func wordOfInterval(e analysis.Estimate, lo, hi float64) string {
 	return "across"
 }
 
-// TestIntervalAndWordAreOne: whatever the blocks, a cell's word is the one that a reader takes from the
-// interval beside it, for verdicts and for both limits, in all forms of the output.
+// TestIntervalAndWordAreOne: a cell's verdict is always the one that a reader takes from the interval beside it: for
+// verdicts, for both limits, and in all outputs.
 func TestIntervalAndWordAreOne(t *testing.T) {
 	gate := map[string]string{
 		compare.OverLimit: "beyond", compare.Regressed: "beyond", compare.Within: "below", compare.CannotTell: "across"}
@@ -95,7 +99,8 @@ func TestIntervalAndWordAreOne(t *testing.T) {
 	}
 }
 
-// TestEveryFormShowsTheDecidingInterval: terminal, Markdown, JUnit and page have one interval a decision.
+// TestEveryFormShowsTheDecidingInterval: terminal, Markdown, JUnit and page show the interval that decides, and not the
+// cell's own.
 func TestEveryFormShowsTheDecidingInterval(t *testing.T) {
 	input := simulate(manyDevices(3, 0.1), 4, 1)
 	c := compare.Single(input, overhead(0.2))
@@ -127,8 +132,8 @@ func bracketed(e analysis.Estimate) string {
 
 func threeDecimals(n analysis.Number) string { return strconv.FormatFloat(float64(n), 'f', 3, 64) }
 
-// TestGateWithoutAnswers: a gate passes when every cell has an answer and fails with an outcome of its own when one has
-// none.
+// TestGateWithoutAnswers: a gate passes when every cell is within the limit. A cell without an answer makes it fail
+// with an outcome of its own.
 func TestGateWithoutAnswers(t *testing.T) {
 	few, once, steady := manyDevices(2, 0.3), manyDevices(1, 0.3), manyDevices(8, 0.002)
 	lost := steady
@@ -159,7 +164,8 @@ func TestGateWithoutAnswers(t *testing.T) {
 	}
 }
 
-// TestCellsThatOnlyBHas are held against a limit on B alone, and are missing where the limit is on the change.
+// TestCellsThatOnlyBHas: cells that only B has are judged by a limit on B alone. Under a limit on the change they count
+// as missing.
 func TestCellsThatOnlyBHas(t *testing.T) {
 	fewer := base
 	fewer.DUTs = fewer.DUTs[:1]
@@ -183,13 +189,13 @@ func TestCellsThatOnlyBHas(t *testing.T) {
 	}
 }
 
-// TestBlockThatFailed: a cell of which no block gave a trial is without an answer too.
+// TestBlockThatFailed: a cell all of whose blocks failed has no answer.
 func TestBlockThatFailed(t *testing.T) {
 	input := simulate(base, 1, 1)
 	input.Run.Blocks = append(input.Run.Blocks, result.Block{DUT: "broken", Clients: 20, Direction: result.Up,
 		Profile: result.PerPacket, Error: "it did not start"})
 	c := compare.Single(input, overhead(9))
-	// Of each load that the others have.
+	// One cell for each load that the other devices have.
 	if !c.Gate.Unanswered || c.Gate.Unclear != 2 || !strings.Contains(renderAll(t, c),
 		"Without an answer: broken, 20 clients, 1000 Mbit/s, up: its block failed: it did not start") {
 		t.Errorf("%s\n%s", c.Gate.Sentence, renderAll(t, c))
@@ -205,8 +211,9 @@ func TestBlockThatFailed(t *testing.T) {
 	}
 }
 
-// TestBlocksNeededAreSupported: a number of blocks is named from three blocks on, and it allows for how little few
-// blocks say of their spread: with so many, the answer comes four times in five.
+// TestBlocksNeededAreSupported: from three blocks on the gate names the number of blocks it needs. The number allows
+// for the little that few blocks tell about their spread: with that many blocks the gate reaches an answer four times
+// in five.
 func TestBlocksNeededAreSupported(t *testing.T) {
 	for seed := range uint64(30) {
 		for _, cell := range compare.Single(simulate(manyDevices(2, 0.3), seed, 1), overhead(0.2)).Cells {
@@ -236,8 +243,8 @@ func TestBlocksNeededAreSupported(t *testing.T) {
 	}
 }
 
-// TestGateAllowsForNoise: what a neighbour may have done to a ratio is in the interval that decides, as it is in the
-// report's.
+// TestGateAllowsForNoise: the interval by which the gate decides includes what other guests may have done to a ratio,
+// as the report's interval does.
 func TestGateAllowsForNoise(t *testing.T) {
 	quiet := simulate(base, 1, 1)
 	noisy := simulate(base, 1, 1)

@@ -54,6 +54,7 @@ func Sections(w io.Writer, all []Comparison, link func(name string) string) erro
 	return fill(w, "comparisons", all, link)
 }
 
+// fill executes the template named form, with all comparisons.
 func fill(w io.Writer, form string, all []Comparison, link func(name string) string) error {
 	data := comparisons{Style: template.CSS(htmlStyle), Differences: differencesHead}
 	for i := range all {

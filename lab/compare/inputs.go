@@ -1,3 +1,5 @@
+// Compares the files of frame sizes of two runs. A cell may name such a file, and the file may have changed.
+
 package compare
 
 import (

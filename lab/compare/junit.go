@@ -1,3 +1,5 @@
+// A comparison as JUnit XML, which CI systems read.
+
 package compare
 
 import (

@@ -1,3 +1,6 @@
+// Tests of comparisons of runs with different measures. simulate makes a run of a Spec, base being a small one, in
+// which the device allowlist costs a factor more (compare_test.go).
+
 package compare_test
 
 import (

@@ -1,3 +1,5 @@
+// A comparison as text and as Markdown.
+
 package compare
 
 import (
@@ -105,6 +107,7 @@ func escape(s string) string {
 	return b.String()
 }
 
+// page makes the texts of the comparison.
 func (c *Comparison) page() (p page) {
 	p.Headline, p.Mark = c.headline()+c.markInBrackets(), c.marked()
 	if c.A == nil {
@@ -148,6 +151,7 @@ func (c *Comparison) headline() string {
 	return cmp.Or(strings.Join(parts, ", "), "nothing to compare")
 }
 
+// line describes the run in one line: its name and its facts.
 func (s Side) line() string { return result.OneLine(s.Name) + " · " + s.facts() }
 
 // facts returns the properties of the run that stand behind its name.
@@ -258,6 +262,7 @@ func (cell *Cell) judgedFigure() analysis.Estimate {
 	return cell.B.Judged
 }
 
+// text returns the decision's word, with what is to be known about it; empty for nil.
 func (d *Decision) text() string {
 	switch {
 	case d == nil:
@@ -327,6 +332,7 @@ type remarks struct {
 	cells map[string][]string
 }
 
+// add adds a remark about a cell.
 func (r *remarks) add(cell, text string) {
 	if r.cells == nil {
 		r.cells = map[string][]string{}

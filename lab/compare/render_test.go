@@ -1,3 +1,6 @@
+// Tests of the forms of a comparison: text, page, JUnit. simulate makes a run of a Spec, base being a small one, in
+// which the device allowlist costs a factor more; gated returns Options with a limit for the change (compare_test.go).
+
 package compare_test
 
 import (
@@ -113,7 +116,7 @@ func TestJUnitCounts(t *testing.T) {
 	}
 }
 
-// TestJUnitOfAGateWithNothingToJudge must not look like success.
+// TestJUnitOfAGateWithNothingToJudge: the JUnit file of a gate that had nothing to judge does not look like success.
 func TestJUnitOfAGateWithNothingToJudge(t *testing.T) {
 	other := base
 	other.Offered = []float64{2000}

@@ -1,3 +1,5 @@
+// Verdicts on the cells that both runs have: worse, better, equivalent or inconclusive.
+
 package compare
 
 import (

@@ -147,6 +147,7 @@ type examination struct {
 	personas  runner.Demand // of the experiment with the most clients of kind persona
 }
 
+// all makes all checks of an examination, by group.
 func (x examination) all(ctx context.Context) ([]Group, error) {
 	x.opts.Status("trying what the kernel can do")
 	kernel, netnsSettings := x.kernel(ctx)
@@ -224,4 +225,5 @@ func defaultExperiment() *experiment.Experiment { return measure.Catalogue().Bui
 // reason returns an error's text in one line.
 func reason(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
+// needsRoot is the remedy of checks that need root.
 const needsRoot = "run it as root: sudo gateweigh doctor"

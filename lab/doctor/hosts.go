@@ -1,3 +1,5 @@
+// Examines the machines of one experiment (gateweigh doctor EXPERIMENT).
+
 package doctor
 
 import (
@@ -161,6 +163,7 @@ func missing(key, what, found, do string) Check {
 	return Check{Key: key, State: Missing, Subject: what, Found: found, Remedy: do, Needed: true}
 }
 
+// linkCheck returns the check of an interface that the experiment names for a host.
 func linkCheck(exp *experiment.Experiment, host string, link backend.LinkState) Check {
 	key, what := "interface."+link.Name, link.Port+" "+link.Name
 	if link.Port == "interface" {
@@ -211,6 +214,7 @@ func featureRemedy(needed machine.Feature) string {
 	return cmp.Or(needed.Advice(), "a kernel with it")
 }
 
+// limitCheck returns the check of a limit of a machine, such as open files.
 func limitCheck(limit runner.LimitHere) Check {
 	check := checkOf("limit."+strings.ReplaceAll(limit.What, " ", "-"), limit.What,
 		strings.TrimSpace(fmt.Sprintf("%d needed, %d there %s", limit.Need, limit.Have, limit.Unit)), "", "")
@@ -226,6 +230,7 @@ func limitCheck(limit runner.LimitHere) Check {
 // minFreeKiB is the free space that the output of a run's programs needs, on the disk of the temporary folder.
 const minFreeKiB = 64 << 10
 
+// diskCheck checks the free space of a machine's temporary folder.
 func diskCheck(reading machine.Machine) Check {
 	do := ""
 	if reading.FreeKiB < minFreeKiB {

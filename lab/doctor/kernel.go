@@ -168,6 +168,7 @@ func (x examination) kernel(ctx context.Context) (checks []Check, netnsSettings 
 	return append(checks, x.pressure(), x.perf(), x.tracefs()), netnsSettings
 }
 
+// probeFeatures tries all features of featureProbes on two hosts, which end when it returns.
 func (x examination) probeFeatures(ctx context.Context) (checks []Check, netnsSettings map[string]string) {
 	links := linkNames()
 	hosts := &pair{backend: x.backend, routerIf: links + "r0", peer: links + "c0"}
@@ -231,6 +232,7 @@ func kernelWith(needed machine.Feature) string {
 
 const probeTimeout = time.Minute // on an emulated machine modules load slowly
 
+// start tries network, mount, process and UTS namespaces: it starts both hosts.
 func (b *pair) start(ctx context.Context) (string, error) {
 	open := func(name string, metered bool, into **backend.Host) func() error {
 		return func() (err error) { *into, err = b.backend.Start(ctx, "doctor/"+name, metered); return err }
@@ -239,6 +241,7 @@ func (b *pair) start(ctx context.Context) (string, error) {
 		open("router", true, &b.router), open("client", false, &b.client))
 }
 
+// stop ends both hosts.
 func (b *pair) stop() {
 	for _, host := range []*backend.Host{b.router, b.client} {
 		if host != nil {
@@ -290,13 +293,15 @@ func shell(argv ...string) func(*pair, context.Context) (string, error) {
 	}
 }
 
+// veth tries to connect both hosts by a pair of veths.
 func (b *pair) veth(ctx context.Context) (string, error) {
 	_, _, err := b.backend.Connect(
 		ctx, backend.End{Host: b.router, If: b.routerIf}, backend.End{Host: b.client, If: b.peer})
 	return "", err
 }
 
-// tryLink tries to configure both ends of the link as the lab does.
+// tryLink tries to configure both ends of the link as the lab does. aggregate is the key of agent.Link: false sets
+// gro_max_size, true leaves aggregation on.
 func tryLink(aggregate bool) func(*pair, context.Context) (string, error) {
 	return func(hosts *pair, ctx context.Context) (string, error) {
 		end := func(host *backend.Host, name, addr string) func() error {
@@ -312,6 +317,7 @@ func tryLink(aggregate bool) func(*pair, context.Context) (string, error) {
 	}
 }
 
+// taskClock tries to meter a polling thread by its task clock.
 func (b *pair) taskClock(ctx context.Context) (string, error) {
 	if err := b.router.OpenMeter(ctx, agent.Meter{IfNames: []string{b.routerIf}, Follow: true}); err != nil {
 		return "", err
@@ -320,6 +326,7 @@ func (b *pair) taskClock(ctx context.Context) (string, error) {
 	return "", err
 }
 
+// macvlan tries to make a client of kind macvlan.
 func (b *pair) macvlan(ctx context.Context) (string, error) {
 	return "", b.client.CreateClients(
 		ctx, client.Config{Kind: client.KindMacvlan, Count: 1, Parent: b.peer, LAN: topology.DefaultLAN, Lab: 'd'})
@@ -340,6 +347,7 @@ func (b *pair) settings(ctx context.Context) map[string]string {
 	return found
 }
 
+// pressure reports whether the kernel tells how long programs wait for a CPU (PSI).
 func (x examination) pressure() Check {
 	found, do := "no /proc/pressure/cpu", "nothing for measurements (CONFIG_PSI, or psi=1 on the kernel's command line)"
 	if _, text, shown := strings.Cut(x.machine.Pressure, "avg10="); shown {
@@ -349,6 +357,7 @@ func (x examination) pressure() Check {
 	return checkOf("kernel.psi", "pressure (PSI)", found, "information: it is high while other programs run", do)
 }
 
+// perf checks whether perf may sample the router's CPU.
 func (x examination) perf() Check {
 	found, do := "the kernel has no perf events", "a kernel with CONFIG_PERF_EVENTS, which the task clocks need as well"
 	if level := x.machine.PerfParanoid; level != nil {
@@ -365,6 +374,7 @@ func (x examination) perf() Check {
 	return checkOf("kernel.perf", "perf events", found, "run --profile can sample the router's CPU", do)
 }
 
+// tracefs reports whether the kernel's functions can be traced.
 func (x examination) tracefs() Check {
 	found, do := "mounted on /sys/kernel/tracing", ""
 	switch x.machine.Tracing {

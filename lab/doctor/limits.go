@@ -22,6 +22,8 @@ func largestExperiment(all []*experiment.Experiment) runner.Demand { return larg
 // mostPersonas returns the demand of the experiment with the most clients of a kind that shares its host's namespace.
 func mostPersonas(all []*experiment.Experiment) runner.Demand { return largestDemand(all, true) }
 
+// largestDemand returns the demand of the experiment with the most clients: of kinds that share their host's namespace
+// (shared), or of those that do not.
 func largestDemand(all []*experiment.Experiment, shared bool) (demand runner.Demand) {
 	for _, exp := range all {
 		if client.KindOf(exp.Client.Kind).Shared == shared && slices.Max(exp.Clients) > demand.Clients() {
@@ -83,6 +85,7 @@ func (x examination) nofile() Check {
 	return checkOf("limit.nofile", "open files", found, means, do)
 }
 
+// neighbourTable judges the size of the kernel's neighbour table, which all namespaces of the machine share.
 func (x examination) neighbourTable() Check {
 	// Only the machine's first network namespace has these settings. A container has another one.
 	found, means := "gc_thresh1-3 cannot be read from this network namespace", ""
@@ -109,6 +112,7 @@ func (x examination) setting(netnsSettings map[string]string, name, here string)
 	return here, "in this network namespace; those of the lab were not tried"
 }
 
+// ports judges the range of local ports of a new network namespace.
 func (x examination) ports(netnsSettings map[string]string) Check {
 	text, where := x.setting(netnsSettings, machine.PortRange, x.machine.Limits.Ports)
 	found, do := cmp.Or(text, "no "+machine.PortRange), "mount /proc"
@@ -124,6 +128,7 @@ func (x examination) ports(netnsSettings map[string]string) Check {
 		fmt.Sprintf("each client has them all and uses %d at most", bench.FlowsPerClient), do)
 }
 
+// listenQueue judges how many connections may wait for a program to accept them, in a new network namespace.
 func (x examination) listenQueue(netnsSettings map[string]string) Check {
 	text, where := x.setting(netnsSettings, machine.Backlog, x.machine.Limits.Backlog)
 	found, do := "no "+machine.Backlog, "mount /proc"

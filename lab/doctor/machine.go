@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
+// machineChecks returns the checks of the group Machine.
 func (x examination) machineChecks(ctx context.Context) ([]Check, error) {
 	user := Check{Key: "machine.root", State: OK, Subject: "root", Found: "yes",
 		Means:  "hosts can be made and CPU time read",
@@ -54,6 +55,7 @@ func barText(bars []machine.Bar) (what, do string) {
 	return strings.Join(texts, "; "), strings.Join(steps, "; ")
 }
 
+// cpus checks whether routers and endpoints have different CPUs.
 func (x examination) cpus() Check {
 	do := ""
 	if slices.Equal(x.placement.Router, x.placement.Endpoints) {
@@ -81,6 +83,7 @@ func (x examination) siblings() Check {
 	return checkOf("machine.smt", "SMT siblings", found, "a router's speed does not depend on what a client does", do)
 }
 
+// frequency judges the frequency governor of the routers' CPU.
 func (x examination) frequency() Check {
 	var found, means, do string
 	switch governor := x.machine.CPUs[x.placement.Router[0]].Governor; governor {
@@ -122,6 +125,7 @@ func (x examination) virtual() Check {
 	return check
 }
 
+// quota checks whether a control group limits the CPU time of the lab.
 func (x examination) quota() Check {
 	found, do := "none", ""
 	if q := x.machine.TightQuota(); q.CPUs > 0 {
@@ -131,6 +135,7 @@ func (x examination) quota() Check {
 	return checkOf("machine.quota", "CPU quota", found, "no control group stops the lab in the middle of a window", do)
 }
 
+// memory compares the available memory with the demand of the largest experiment.
 func (x examination) memory() Check {
 	found, do := "no /proc/meminfo", "mount /proc"
 	if m := x.machine.Memory; m.Total > 0 {

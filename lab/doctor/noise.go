@@ -24,6 +24,7 @@ import (
 //go:embed aa.toml
 var aaFile []byte
 
+// keyAA is the key of the check of two clean routers (A/A).
 const keyAA = "noise.aa"
 
 // noise runs the fixed loop and a short duet of two clean routers. During the duet it compares tick accounting with

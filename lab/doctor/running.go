@@ -20,6 +20,7 @@ type runningLab struct {
 // waitForRun is the remedy where another run disturbs the examination.
 const waitForRun = "wait for the other run, then: gateweigh doctor"
 
+// runningNow returns the run that measures now, which holds the lock of the machine (runner.Holder).
 func runningNow() (r runningLab) {
 	holder, folder, is := strings.Cut(runner.Holder(), ", folder ")
 	if _, err := fmt.Sscanf(holder, "process %d", &r.pid); is && err == nil {

@@ -64,6 +64,7 @@ func allTools() ([]tool, error) {
 	return list, nil
 }
 
+// tools checks which programs that the lab and its devices start are installed.
 func (x examination) tools(ctx context.Context) ([]Check, error) {
 	list, err := allTools()
 	if err != nil {

@@ -23,7 +23,7 @@ func NewAccelPPP(clients int) *AccelPPP {
 // Traits say which kernel threads are metered too: packets leave PPP in softirqs, not in the polling thread of a link.
 func (a *AccelPPP) Traits() Traits {
 	return Traits{
-		NoIPv6: noIPV6CP,
+		NoIPv6: "the lab configures accel-ppp without IPV6CP",
 		LAN:    pppoeNetwork(a.clients), DHCP: true, PPPoE: true, Neighbours: true,
 		KernelThreads: pppThreads,
 		Admission:     a.Admission,

@@ -1,3 +1,6 @@
+// A test of tcpdump that writes to a disk. newCaptureLab makes a lab in which a device on the router captures the
+// frames that the server sends (frames_test.go).
+
 package dut
 
 import (
@@ -8,8 +11,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// TestTcpdumpToDisk: the file has every frame in its size, and no file is left. A full disk is an error, at the start
-// or after the capture. A file system in memory is an error at the start.
+// TestTcpdumpToDisk: the device writes whole captures to the disk. Each file has every frame in its size, and no file
+// is left. A full disk is an error, at the start or after the capture. A file system in memory is an error at the
+// start. lab.send sends frames of a mix past the programs; must runs a shell script on the router.
 func TestTcpdumpToDisk(t *testing.T) {
 	t.Parallel()
 	lab := newCaptureLab(t)

@@ -7,7 +7,11 @@ import (
 	"testing"
 )
 
-// TestSinksCountEveryFrame: sinks of several kinds capture the same frames at the same time, also two programs of one
+// A sink is a small capture program of the lab that only counts the frames it gets: through recvmsg (recv), a
+// memory-mapped ring (mmap), an eBPF program or AF_XDP. The device "ids" is a sink that also looks into the frames.
+// captureLab sends frames past them: see there.
+
+// TestSinksCountEveryFrame: sinks of several kinds count the same frames at the same time, also two programs of one
 // device, and with filters.
 func TestSinksCountEveryFrame(t *testing.T) {
 	t.Parallel()
@@ -94,6 +98,8 @@ func TestSettingsThatSinksRefuse(t *testing.T) {
 	}
 }
 
+// TestSinkCounts: the counts are read from a sink's output, where other lines may stand around them. -1 stands for an
+// error.
 func TestSinkCounts(t *testing.T) {
 	for text, frames := range map[string]int64{
 		"ready\n{\"frames\":3,\"dropped\":1,\"if_dropped\":0,\"sizes\":{\"60\":3}}\n":      3,

@@ -1,3 +1,6 @@
+// Tests of the device softflowd. newCaptureLab makes a lab in which a device on the router captures the frames that the
+// server sends (frames_test.go).
+
 package dut
 
 import (
@@ -36,6 +39,8 @@ func TestSoftflowdCounts(t *testing.T) {
 	}
 }
 
+// TestSoftflowdStatistics: the counts are read from softflowd's statistics. Ignored packets count as taken too. Frames
+// that libpcap received and softflowd neither took nor dropped were waiting.
 func TestSoftflowdStatistics(t *testing.T) {
 	const text = `softflowd[8175]: Accumulated statistics since 2026-11-23T13:57:39 UTC:
 Number of active flows: 0

@@ -1,3 +1,6 @@
+// Tests of the device Suricata. newCaptureLab makes a lab in which a device on the router captures the frames that the
+// server sends (frames_test.go).
+
 package dut
 
 import (
@@ -38,6 +41,8 @@ func TestSuricataCounts(t *testing.T) {
 	}
 }
 
+// TestSuricataStatistics: the counts are read from suricata's table of counters. Frames of the kernel's count that were
+// neither decoded nor dropped were waiting.
 func TestSuricataStatistics(t *testing.T) {
 	const text = `
 Counter                                       | TM Name                   | Value

@@ -1,3 +1,6 @@
+// Tests of the device tcpdump. newCaptureLab makes a lab in which a device on the router captures the frames that the
+// server sends (frames_test.go).
+
 package dut
 
 import (
@@ -121,6 +124,7 @@ func TestTcpdumpThatIsGone(t *testing.T) {
 	}
 }
 
+// TestTcpdumpStatistics: the counts are read from the lines that tcpdump prints at its end. nil stands for an error.
 func TestTcpdumpStatistics(t *testing.T) {
 	for text, want := range map[string][]int64{ // captured, dropped
 		"12 packets captured\n14 packets received by filter\n2 packets dropped by kernel\n": {
@@ -151,7 +155,8 @@ func FuzzTcpdumpCounts(f *testing.F) {
 	})
 }
 
-// TestSettingsThatDoNotFit: the error comes before a lab is built.
+// TestSettingsThatDoNotFit: settings that a device refuses are an error of NewCapture, before a lab is built. It names
+// the device, and another one to choose.
 func TestSettingsThatDoNotFit(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings Capture

@@ -43,6 +43,3 @@ func (Clean) Traits() Traits {
 
 // bothFamilies are the Traits.Families of a device that forwards IPv4 and IPv6.
 var bothFamilies = []client.Family{client.IPv4, client.IPv6}
-
-// noIPV6CP is why PPPoE concentrators forward no IPv6 in the lab.
-const noIPV6CP = "the lab's PPP clients negotiate no IPv6 (IPV6CP, RFC 5072)"

@@ -14,8 +14,12 @@ import (
 	"time"
 )
 
-// chilliIsHere reports whether CoovaChilli is on PATH and starts. No package has it: where
-// it does not start, make test names the tests that did nothing for that.
+// The tests of this file run CoovaChilli in a lab of a client host, a router and a server (newTestLab). checkPortal is
+// the test that all portals pass. A test that cannot run here sets the attribute "not-run" with the reason; "make test"
+// lists these.
+
+// chilliIsHere reports whether CoovaChilli is on PATH and starts. Debian has no package of it. If it does not start,
+// chilliIsHere sets "not-run".
 func chilliIsHere(t *testing.T, d DUT) bool {
 	t.Helper()
 	err := checkSupported(t, d)
@@ -28,9 +32,9 @@ func chilliIsHere(t *testing.T, d DUT) bool {
 	return err == nil
 }
 
-// chilliStarts is an error with what chilli prints when it starts and ends without printing its
-// version, which the device's own check takes for a program that starts. chilli writes a file into
-// /var/run first, and gets one of its own. Some builds exit with an error after the version.
+// chilliStarts returns an error with chilli's output if chilli does not print its version. The device's own check is
+// not so strict. chilli first writes a file into /var/run, so it runs with a /run of its own. Some builds print the
+// version and exit with an error all the same.
 func chilliStarts(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-ec",
 		`mount -t tmpfs none /run; exec chilli --version`).CombinedOutput()
@@ -78,7 +82,7 @@ func TestCoovaChilliNotRunWhereItDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestCoovaChilliAbsent: the adapter says what is not there, and how to come by it.
+// TestCoovaChilliAbsent: the error names the missing program, and how to get it.
 func TestCoovaChilliAbsent(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	err := checkSupported(t, NewCoovaChilli(1))
@@ -92,6 +96,7 @@ func TestCoovaChilliAbsent(t *testing.T) {
 	}
 }
 
+// TestCoovaChilli: clients log in and out, and nothing of CoovaChilli or of its RADIUS server is left when it stops.
 func TestCoovaChilli(t *testing.T) {
 	t.Parallel()
 	n := testClients(t)
@@ -112,6 +117,7 @@ func TestCoovaChilli(t *testing.T) {
 	}
 }
 
+// TestCoovaChilliAsksRADIUS: a wrong password is refused, and the right one admitted.
 func TestCoovaChilliAsksRADIUS(t *testing.T) {
 	t.Parallel()
 	d := NewCoovaChilli(1)
@@ -121,6 +127,7 @@ func TestCoovaChilliAsksRADIUS(t *testing.T) {
 	checkAsksRADIUS(t, d, "gateweigh-test-1")
 }
 
+// TestCoovaChilliDoesNotStart: the error of a failed start says what is wrong.
 func TestCoovaChilliDoesNotStart(t *testing.T) {
 	t.Parallel()
 	d := NewCoovaChilli(1)
@@ -144,8 +151,8 @@ func TestCoovaChilliDoesNotStart(t *testing.T) {
 	})
 }
 
-// checkFailedStart starts a device that cannot start, looks for the parts of
-// its error, and stops it. Only a device that runs and is never ready takes all of patience.
+// checkFailedStart starts a device that cannot start, looks for parts of its error (want), and stops it. patience is
+// how long the start may take: a device that runs and never becomes ready takes all of it.
 func checkFailedStart(t *testing.T, d DUT, l *testLab, patience time.Duration, want ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -6,6 +6,8 @@ import (
 	"testing"
 )
 
+// TestCountsOfWhatDevicesSay: the numbers of sessions, clients and leases are read from what gatewayd, openNDS and
+// CoovaChilli print.
 func TestCountsOfWhatDevicesSay(t *testing.T) {
 	gateway, err := gatewayCounts(`{"sessions":{"authenticated":2,"known":5},"leases":6}`)
 	if want := map[string]int{"sessions": 2, "clients": 7, "leases": 6}; err != nil || !maps.Equal(gateway, want) {
@@ -27,7 +29,7 @@ func TestCountsOfWhatDevicesSay(t *testing.T) {
 	}
 }
 
-// TestCapturingDevicesHaveOneOrder: every list of them is in the order of their table.
+// TestCapturingDevicesHaveOneOrder: errors list the capturing devices in the order of their table.
 func TestCapturingDevicesHaveOneOrder(t *testing.T) {
 	want := strings.Join(capturing(), ", ")
 	for range 20 {

@@ -17,7 +17,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// customLab is a lab with one client that has a fixed address.
+// A custom device is one that an experiment file describes in a table [dut.NAME] by its commands. The tests of this
+// file run such devices in a lab of a client host, a router and a server. must runs a shell script on a host, and fails
+// the test if the script fails.
+
+// customLab makes a lab with one client that has a fixed address.
 func customLab(t *testing.T) (*testLab, ClientAddr) {
 	t.Helper()
 	l := newTestLab(t, Clean{}, 1)
@@ -33,8 +37,8 @@ func (l *testLab) setMAC(t *testing.T, mac string) {
 		t, `ip link set "$1" address "$2"; ip route replace default via 192.168.137.254`, l.clientHost.Ifs[0], mac)
 }
 
-// reaches reports whether the client's packets arrive at the server: nothing
-// listens on the port, so a server they reach refuses at once.
+// reaches reports whether the client's packets arrive at the server. Nothing listens on port 9 there, so the server
+// refuses a connection that reaches it.
 func (l *testLab) reaches(t *testing.T) bool {
 	t.Helper()
 	out, err := l.clientHost.Run(
@@ -45,7 +49,7 @@ func (l *testLab) reaches(t *testing.T) bool {
 	return strings.Contains(out.Stderr, "refused")
 }
 
-// custom makes a device of a [dut.x] table.
+// custom makes the device of a table [dut.x].
 func custom(t *testing.T, table string) *Custom {
 	t.Helper()
 	exp, err := experiment.Catalogue{DUTs: Builtin()}.Parse(
@@ -56,8 +60,8 @@ func custom(t *testing.T, table string) *Custom {
 	return &Custom{name: "x", spec: exp.Custom["x"]}
 }
 
-// shippedDevices are the devices that ship as TOML, and those of the examples that admit
-// clients on the router.
+// shippedDevices returns the devices that ship as TOML, and those of the example experiments that admit clients on the
+// router. The value is the example, or nil.
 func shippedDevices(t *testing.T) map[string]*experiment.Experiment {
 	t.Helper()
 	devices := map[string]*experiment.Experiment{}
@@ -92,8 +96,8 @@ func shippedDevices(t *testing.T) map[string]*experiment.Experiment {
 	return devices
 }
 
-// TestDescribedDevicesAdmit installs each device in a real router: who is not
-// admitted gets no packet through, nor does who borrows an admitted address.
+// TestDescribedDevicesAdmit: each device lets the packets of admitted clients through, and no others: not before the
+// admission, not after its revocation, and not those of another host with an admitted IP address.
 func TestDescribedDevicesAdmit(t *testing.T) {
 	t.Parallel()
 	for name, exp := range shippedDevices(t) {
@@ -116,7 +120,7 @@ func TestDescribedDevicesAdmit(t *testing.T) {
 				t.Error("forwarded before admission")
 			}
 			admitter := d.(Admitter)
-			// A hundred in one go, the one client among them.
+			// A hundred clients are admitted at the same time. One of them is real.
 			all := []ClientAddr{cl}
 			for i := byte(3); i < 102; i++ {
 				all = append(all,
@@ -154,8 +158,8 @@ func TestDescribedDevicesAdmit(t *testing.T) {
 	}
 }
 
-// TestCustomDaemon: files with the lab's values, a daemon in the foreground,
-// ready after a while, and nothing left after Stop.
+// TestCustomDaemon: files of a table get the lab's values in place of ${GATEWEIGH_…}, the daemon becomes ready after a
+// while, and nothing is left after Stop.
 func TestCustomDaemon(t *testing.T) {
 	t.Parallel()
 	l, _ := customLab(t)
@@ -194,8 +198,7 @@ processes = ["tail"]
 	l.router.must(t, "test ! -e up")
 }
 
-// awaitGone waits until no process of that name is left: a killed one takes a
-// moment to disappear.
+// awaitGone waits until no process of that name is left. A killed process takes a moment to disappear.
 func awaitGone(t *testing.T, h testHost, name string) {
 	t.Helper()
 	for range 12000 {
@@ -207,6 +210,7 @@ func awaitGone(t *testing.T, h testHost, name string) {
 	t.Errorf("%s still runs: %v", name, h.processes(t))
 }
 
+// TestCustomErrorsNameDeviceKeyAndOutput: the error of a command that fails names device and key, and has its output.
 func TestCustomErrorsNameDeviceKeyAndOutput(t *testing.T) {
 	t.Parallel()
 	l, cl := customLab(t)
@@ -231,7 +235,7 @@ func TestCustomErrorsNameDeviceKeyAndOutput(t *testing.T) {
 					t.Errorf("no %q in: %v", want, err)
 				}
 			}
-			// Stop finds nothing to undo, which is no news after a failed Start.
+			// The stop command fails, because there is nothing to undo. After a failed start that is no error.
 			if err := d.Stop(t.Context(), l.env); err != nil {
 				t.Errorf("Stop after a failed Start: %v", err)
 			}
@@ -256,7 +260,8 @@ func TestCustomErrorsNameDeviceKeyAndOutput(t *testing.T) {
 	})
 }
 
-// TestCustomTunnelErrorsNameGateways: an error of one gateway names it, and one of both stands there once.
+// TestCustomTunnelErrorsNameGateways: the error of one gateway of a tunnel names it. If both have the same error, it is
+// there once, with both names.
 func TestCustomTunnelErrorsNameGateways(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ start, want string }{
@@ -278,8 +283,7 @@ func TestCustomTunnelErrorsNameGateways(t *testing.T) {
 	}
 }
 
-// TestCustomAdmissionCarriesTheLab: a client's commands get the lab's addresses
-// in their argument vector.
+// TestCustomAdmissionCarriesTheLab: the login command of clients gets the lab's addresses, once the device has started.
 func TestCustomAdmissionCarriesTheLab(t *testing.T) {
 	l, _ := customLab(t)
 	d := custom(t, "start = \"true\"\nlogin = 'echo $GATEWEIGH_GATEWAY'\nlan = \"10.1.0.0/16\"\ndhcp = "+
@@ -298,6 +302,7 @@ func TestCustomAdmissionCarriesTheLab(t *testing.T) {
 	}
 }
 
+// TestCustomCheckNamesPackages: the error of a missing program names the program and its package, and no others.
 func TestCustomCheckNamesPackages(t *testing.T) {
 	d := custom(t, "start = \"true\"\nrequires = { gw-no-such-tool = \"gw-tools\", sh = \"dash\" }\n")
 	err := checkSupported(t, d)
@@ -307,6 +312,7 @@ func TestCustomCheckNamesPackages(t *testing.T) {
 	}
 }
 
+// TestNewKnowsEveryName: each listed device can be made, and the error of an unknown one lists them.
 func TestNewKnowsEveryName(t *testing.T) {
 	for _, name := range Names() {
 		if _, err := New(name, 1, nil); err != nil {

@@ -1,3 +1,6 @@
+// Tests of programs that run as devices. newTestLab makes a lab of a client host, a router with the device, and a
+// server (lab_test.go).
+
 package dut
 
 import (
@@ -9,15 +12,15 @@ import (
 	"time"
 )
 
-// TestDaemonAwait: await returns when the probe succeeds. Where the program ends or the deadline passes before, the
-// error says which, and what the program printed last.
+// TestDaemonAwait: await returns when the probe (a command) succeeds. If the program ends or the deadline passes before
+// that, the error says which, and what the program printed last.
 func TestDaemonAwait(t *testing.T) {
 	t.Parallel()
 	h := newTestLab(t, Clean{}, 1).router
 	for name, tc := range map[string]struct {
 		script string
 		probe  probe
-		want   []string // parts of the error; none: it becomes ready
+		want   []string // parts of the error; nil: no error, it becomes ready
 	}{
 		"ready late": {"sleep 0.2; touch up; exec sleep 60", probe{"it is not up", "test -e up"}, nil},
 		"ends": {"echo first; echo cannot bind; exit 3", probe{"it is not up", "false"}, []string{
@@ -90,6 +93,7 @@ func TestLeaseRange(t *testing.T) {
 	}
 }
 
+// TestCleanRouter: the clean router does nothing but check that the kernel forwards.
 func TestCleanRouter(t *testing.T) {
 	l := newTestLab(t, Clean{}, 1)
 	d := Clean{}

@@ -169,6 +169,8 @@ type Env struct {
 	// LAN6, Gateway6, RouterWAN6 and ServerIP6 are the same in IPv6; invalid in a lab whose clients have none.
 	LAN6                            netip.Prefix
 	Gateway6, RouterWAN6, ServerIP6 netip.Addr
+	// Sessions6 is the network of which clients of PPPoE sessions have a /64 each; invalid as LAN6 is.
+	Sessions6 netip.Prefix
 	// ServiceIP is a second address of the server for RADIUS and portal pages,
 	// so that opening it to unauthenticated clients does not open ServerIP.
 	ServiceIP netip.Addr

@@ -6,7 +6,11 @@ import (
 	"testing"
 )
 
-// TestEncapsulationFillsTheOuterLink: a packet of the tunnel's MTU fits the outer link, and one byte more does not.
+// An Encapsulation lists the headers and the padding that a tunnel puts around each packet. Inner packets are those in
+// the tunnel, outer ones those on the link between the gateways. Lengths are in bytes.
+
+// TestEncapsulationFillsTheOuterLink: an inner packet of the tunnel's MTU fits into an outer one, and one byte more
+// does not.
 func TestEncapsulationFillsTheOuterLink(t *testing.T) {
 	want := map[string]int{
 		"ipip": 1480, "gre": 1476, "vxlan": 1450,
@@ -35,14 +39,15 @@ func TestEncapsulationFillsTheOuterLink(t *testing.T) {
 		}
 	}
 	if len(want) != len(tunnels()) {
-		t.Errorf("%d tunnels, of which %d are looked at: %v", len(tunnels()), len(want), tunnels())
+		t.Errorf("%d tunnels, of which %d are tested: %v", len(tunnels()), len(want), tunnels())
 	}
 }
 
+// TestEncapsulation: lengths of outer packets with headers, and with padding to a multiple of 16 bytes.
 func TestEncapsulation(t *testing.T) {
 	var none Encapsulation
 	if none.Outer(100, 1500) != 100 || none.MTU(1500) != 1500 || none.String() != "nothing" {
-		t.Errorf("of nothing: %d, %d, %s", none.Outer(100, 1500), none.MTU(1500), none)
+		t.Errorf("without headers: %d, %d, %s", none.Outer(100, 1500), none.MTU(1500), none)
 	}
 	e := Encapsulation{
 		Headers: []Header{ipv4, udp, {Name: "type", Bytes: 1, Padded: true}}, Pad: Pad{To: 16, Least: 2, ByMTU: true}}

@@ -1,3 +1,6 @@
+// Tests of the device "floor", which only redirects packets. newTestLab makes a lab of a client host, a router with the
+// device, and a server (lab_test.go).
+
 package dut
 
 import (
@@ -10,8 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// TestFloor carries TCP and UDP both ways past the router's stack: its time to live does not change. With NAT the
-// server talks to another address and port, and the checksums are right.
+// TestFloor: the device floor redirects packets of known clients from link to link in eBPF, past the router's IP stack.
+// So their time to live does not change (64, and 63 through the stack). TCP and UDP pass in both directions. With NAT
+// (floor-nat) the server sees another address and port, peer, and the checksums are right.
 func TestFloor(t *testing.T) {
 	for name, peer := range map[string]string{"floor": "192.168.137.1", "floor-nat": "192.168.137.0"} {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +40,7 @@ func TestFloor(t *testing.T) {
 			if err := d.(Admitter).Admit(t.Context(), l.env, list); err != nil {
 				t.Fatal(err)
 			}
-			if got := ttl(); name == "floor" && got != "ttl=64\n" { // what has no ports is not translated
+			if got := ttl(); name == "floor" && got != "ttl=64\n" { // floor-nat translates no packets without ports, as pings
 				t.Errorf("with its clients: %s", got)
 			}
 			l.checkBothDirections(t)
@@ -61,7 +65,7 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-// floorClients makes a client with study 1's first address, and adds the client host, from which the test asks.
+// floorClients makes a client with study 1's first address. It also returns the client host, from which the test sends.
 func (l *testLab) floorClients(t *testing.T) []ClientAddr {
 	t.Helper()
 	cfg := client.Config{
@@ -83,7 +87,7 @@ func (l *testLab) floorClients(t *testing.T) []ClientAddr {
 	return []ClientAddr{own, host}
 }
 
-// checkBothDirections returns when streams of both directions have carried data and UDP probes have come back.
+// checkBothDirections waits until streams have carried data in both directions and UDP probes have come back.
 func (l *testLab) checkBothDirections(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()

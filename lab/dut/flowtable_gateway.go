@@ -28,7 +28,8 @@ func newFlowtableGateway(clients int) flowtableGateway {
 	return flowtableGateway{NewGateway(experiment.Variant{}, clients), Forwarder{Flowtable: true, Masquerade: true}}
 }
 
-// Traits are gatewayd's, with the needs of the nftables rules added.
+// Traits are gatewayd's, but for what the flowtable decides: whether packets are joined on their way, and which IP
+// versions are forwarded. What it needs is added.
 func (b flowtableGateway) Traits() Traits {
 	t, rules := b.Gateway.Traits(), b.router.Traits()
 	t.Needs = slices.Concat(t.Needs, rules.Needs)

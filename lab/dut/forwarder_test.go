@@ -15,7 +15,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// startConnection opens a connection through the router and sends a line on it again and again; what comes back are
+// A forwarder is a router with nftables rules: masquerading, or a flowtable that takes connections past the rules. Its
+// proof (FailedProof) looks at the kernel's list of connections; "" means that the router works as it should. must runs
+// a shell script on a host.
+
+// startConnection opens a connection through the router and sends a line on it again and again. The server sends only
 // acknowledgements.
 func (l *testLab) startConnection(t *testing.T, port string) {
 	t.Helper()
@@ -26,7 +30,7 @@ func (l *testLab) startConnection(t *testing.T, port string) {
 	}
 }
 
-// listen has the server take one connection, and returns once it listens.
+// listen makes the server accept one connection. It returns when the server listens.
 func (l *testLab) listen(t *testing.T, port string) {
 	t.Helper()
 	listen := []string{"sh", "-c", "sleep 1000 | busybox nc -l -p " + port}
@@ -36,13 +40,13 @@ func (l *testLab) listen(t *testing.T, port string) {
 	labtest.Await(t, "the server to listen", func() bool { return l.server.must(t, "ss -Hlnt 'sport = :"+port+"'") != "" })
 }
 
-// TestForwarders carries a connection through each router, whose kernel is to say where that is, and takes the rules
-// away under it.
+// TestForwarders: the proof fails without a connection, succeeds with one, and fails again after the rule that the
+// router needs is removed.
 func TestForwarders(t *testing.T) {
 	for name, c := range map[string]struct {
 		Forwarder
-		chain string // without its rule the router forwards otherwise
-		says  string
+		chain string // chain of the rule that is removed
+		says  string // part of the proof's message then
 	}{
 		"masquerade":           {Forwarder{Masquerade: true}, "out", "own address"},
 		"nftables-flowtable":   {Forwarder{Flowtable: true}, "forward", "in the flowtable"},
@@ -83,8 +87,8 @@ func TestForwarders(t *testing.T) {
 	}
 }
 
-// TestGatewayBehindFlowtable: a client of gatewayd passes by the flowtable with the router's address, is counted all
-// the same, is cut off by its log-out, and nothing stays.
+// TestGatewayBehindFlowtable: packets of a client of gatewayd take the flowtable, with the router's address. They are
+// counted all the same, the client's log-out cuts it off, and no rules are left.
 func TestGatewayBehindFlowtable(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
@@ -134,7 +138,7 @@ func TestGatewayBehindFlowtable(t *testing.T) {
 	}
 }
 
-// countedUpload is how many bytes gatewayd has counted of what its only client sent.
+// countedUpload returns the bytes from its only client that gatewayd has counted.
 func (l *testLab) countedUpload(t *testing.T, d flowtableGateway) uint64 {
 	t.Helper()
 	var session struct {
@@ -147,7 +151,7 @@ func (l *testLab) countedUpload(t *testing.T, d flowtableGateway) uint64 {
 	return session.UpBytes
 }
 
-// awaitFailedProof waits until a device says something of its router, or nothing.
+// awaitFailedProof waits until the message of a device's proof contains says; if says is "", until the proof succeeds.
 func awaitFailedProof(t *testing.T, l *testLab, d Provable, says string) {
 	t.Helper()
 	var text string
@@ -156,7 +160,7 @@ func awaitFailedProof(t *testing.T, l *testLab, d Provable, says string) {
 			t.Logf("it said last: %q, of %s", text, connectionList(l))
 		}
 	})
-	labtest.Await(t, "the device to say of its router: "+says, func() bool {
+	labtest.Await(t, "the proof's message to contain: "+says, func() bool {
 		message, err := d.FailedProof(t.Context(), l.env)
 		if message != text {
 			t.Logf("it says %q", message)
@@ -185,7 +189,8 @@ half a line src=
 	}
 }
 
-// TestQueueStatement knows nftables' own statement from iptables' target, as nft lists them.
+// TestQueueStatement: in what nft lists, queueStatement matches rules with nftables' statement "queue", and not rules
+// with iptables' target NFQUEUE.
 func TestQueueStatement(t *testing.T) {
 	for rule, want := range map[string]bool{
 		"\t\tqueue num 0\n": true, "\t\tqueue flags fanout to 0-1\n": true, "\t\tcounter queue to 3\n": true,
@@ -197,6 +202,7 @@ func TestQueueStatement(t *testing.T) {
 	}
 }
 
+// connectionList returns the kernel's connections and rules, for messages.
 func connectionList(l *testLab) string {
 	out, _ := l.router.Run(
 		context.Background(), agent.Command{Argv: []string{"sh", "-c", "cat /proc/net/nf_conntrack; nft list ruleset"}})

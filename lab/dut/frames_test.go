@@ -1,3 +1,5 @@
+// Labs for capture devices: the server sends frames, and a device on the router captures them.
+
 package dut
 
 import (
@@ -13,21 +15,22 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// captureLab is a lab whose server sends frames to the router's interface that a device captures on. Nobody has the
-// frames' address, so that nothing answers.
+// captureLab is a lab in which a device on the router captures the frames that the server sends. No host has the
+// frames' addresses, so nothing answers them.
 type captureLab struct {
 	*testLab
-	sent int64 // frames
+	sent int64 // frames sent since the last start
 }
 
+// newCaptureLab builds a lab without a device.
 func newCaptureLab(t testing.TB) *captureLab {
 	l := &captureLab{testLab: newTestLab(t, NoCapture{}, 1)}
 	l.env.On, l.env.Capture = "router", l.env.Port("wan")
 	return l
 }
 
-// send sends so many frames at 50,000 a second, and returns when they have passed whatever captures: the router's end
-// of the link is polled by a thread that other programs may keep waiting.
+// send sends count frames of a size or mix at 50,000 a second, and returns when all have passed the capturing programs'
+// sockets. That may take a while: the thread that polls the router's link may have to wait for a CPU.
 func (l *captureLab) send(t *testing.T, count int64, size string) {
 	t.Helper()
 	came := l.passed(t)
@@ -36,8 +39,9 @@ func (l *captureLab) send(t *testing.T, count int64, size string) {
 	l.sent += count
 }
 
-// passed is how many frames have passed packet sockets on the router's interface: the kernel counts those for other
-// hosts behind them. Of frames that XDP takes, it is how many have come.
+// passed returns the number of frames that have passed packet sockets on the router's interface. The kernel counts
+// frames for other hosts (Otherhost) after these sockets have seen them. With an XDP program, which takes the frames,
+// passed returns the number of frames that have arrived.
 func (l *captureLab) passed(t *testing.T) int64 {
 	t.Helper()
 	var links []struct {
@@ -56,7 +60,7 @@ func (l *captureLab) passed(t *testing.T) int64 {
 	return links[0].Stats64.Rx.Otherhost
 }
 
-// generate sends frames, and returns when the link has taken them.
+// generate sends count frames of a size or mix, and returns when the link has taken them.
 func (l *captureLab) generate(t *testing.T, count int64, size string) {
 	t.Helper()
 	sizes, err := frames.Named(size)
@@ -111,6 +115,7 @@ func (l *captureLab) capture(t *testing.T, name string, settings Capture) Captur
 	return d
 }
 
+// start starts a device, and begins to count sent frames anew.
 func (l *captureLab) start(t *testing.T, d Capturing) {
 	t.Helper()
 	if err := d.Start(t.Context(), l.env); err != nil {
@@ -119,7 +124,7 @@ func (l *captureLab) start(t *testing.T, d Capturing) {
 	l.sent = 0
 }
 
-// finish ends a device in order.
+// finish ends a device and returns its programs' counts.
 func (l *captureLab) finish(t *testing.T, d Capturing) []Captured {
 	t.Helper()
 	list, err := d.Finish(t.Context(), l.env)

@@ -154,8 +154,10 @@ func (g *Gateway) withFamilies(t Traits) Traits {
 // noIPv6 says why the variant forwards no IPv6, as the end of a sentence; empty: it forwards it.
 func (g *Gateway) noIPv6() string {
 	switch {
-	case g.PPPoE:
-		return noIPV6CP
+	case g.Ident != "":
+		return "the lab's ident queries are of IPv4 connections"
+	case g.Path == experiment.PathKernel:
+		return "the lab gives clients IPv6 in sessions with gatewayd's data path \"ebpf\" alone"
 	case g.Datapath() != experiment.PathEBPF:
 		return fmt.Sprintf("gatewayd's data path %q has no IPv6", g.Datapath())
 	case g.NAT:

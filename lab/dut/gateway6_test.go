@@ -1,3 +1,6 @@
+// Tests of gatewayd as a device with IPv6 clients. newTestLabOf makes a lab of a client host, a router with the device,
+// and a server, with clients of a family (lab_test.go); withGatewayd builds gatewayd (gateway_test.go).
+
 package dut
 
 import (
@@ -43,8 +46,9 @@ func (l *testLab) sessions(t *testing.T, g *Gateway) map[string]gatewaySession {
 	return all
 }
 
-// TestGatewayByIPv6: clients of each kind and family log in by their family at gatewayd, get in with it, and what they
-// then send and receive goes by it and counts for their sessions. Nobody gets anywhere before.
+// TestGatewayByIPv6: clients of each kind, with IPv6 alone or with both families (dual stack), log in at gatewayd.
+// Before that they reach nothing. Afterwards they send and receive by their families, and gatewayd counts it for their
+// sessions.
 func TestGatewayByIPv6(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
@@ -58,9 +62,10 @@ func TestGatewayByIPv6(t *testing.T) {
 	}
 }
 
-// gatewayKinds6 are the kinds of clients that lease, and can have IPv6.
-var gatewayKinds6 = client.Kinds(func(k client.Kind) bool { return k.Leases && k.IPv4Only == "" })
+// gatewayKinds6 are the kinds of clients that lease and log in at the portal.
+var gatewayKinds6 = client.Kinds(func(k client.Kind) bool { return k.Leases && !k.PPPoE })
 
+// checkGateway6 carries out TestGatewayByIPv6 for a kind of clients and a family.
 func checkGateway6(t *testing.T, kind string, f client.Family) {
 	const n = 4
 	d := NewGateway(experiment.Variant{}, n)
@@ -112,7 +117,7 @@ func (l *testLab) receivedAtServer(t *testing.T) (packets [2]int64) {
 	return packets
 }
 
-// TestVariantsWithoutIPv6: a device that forwards no IPv6 says why, and one that does has no reason.
+// TestVariantsWithoutIPv6: a device that does not forward IPv6 says why (Traits.NoIPv6).
 func TestVariantsWithoutIPv6(t *testing.T) {
 	for name, reason := range map[string]string{
 		"gateway-ebpf":         "",
@@ -120,8 +125,9 @@ func TestVariantsWithoutIPv6(t *testing.T) {
 		"gateway-ebpf-nat":     "what is measured is masquerading, and gatewayd translates no IPv6",
 		"gateway-tun-fast":     `gatewayd's data path "tun" has no IPv6`,
 		"gateway-nfqueue":      `gatewayd's data path "nfqueue" has no IPv6`,
-		"gateway-pppoe-kernel": noIPV6CP,
-		"accel-ppp":            noIPV6CP,
+		"gateway-pppoe-ebpf":   "",
+		"gateway-pppoe-kernel": `the lab gives clients IPv6 in sessions with gatewayd's data path "ebpf" alone`,
+		"accel-ppp":            "the lab configures accel-ppp without IPV6CP",
 		"nft-queue":            `gatewayd's data path "nfqueue" has no IPv6`,
 
 		"flowtable-masquerade-gateway": "its rules are of nftables' family ip",

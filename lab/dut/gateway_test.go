@@ -15,7 +15,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// builtGatewayd is for guests: an emulated CPU compiles gatewayd for longer than a test may last.
+// The tests of this file run gatewayd in several variants, in a lab of a client host, a router and a server
+// (newTestLab). checkPortal is the test that all portals pass. must runs a shell script on a host.
+
+// builtGatewayd is a flag for tests in virtual machines: there it takes too long to build gatewayd.
 var builtGatewayd = flag.String("gatewayd", "", "test this gatewayd instead of one built from the sources")
 
 // gatewaydDir is where withGatewayd puts gatewayd; TestMain removes it.
@@ -38,7 +41,7 @@ var buildGatewayd = sync.OnceValue(func() (err error) {
 	return os.Setenv("PATH", gatewaydDir+":"+os.Getenv("PATH"))
 })
 
-// withGatewayd puts gatewayd on PATH: as its sources are now, or the one that -gatewayd names.
+// withGatewayd puts gatewayd on PATH: built from the present sources, or the program that -gatewayd names.
 func withGatewayd(t testing.TB) {
 	t.Helper()
 	if err := buildGatewayd(); err != nil {
@@ -46,6 +49,7 @@ func withGatewayd(t testing.TB) {
 	}
 }
 
+// TestGateway: clients log in and out, and nothing of gatewayd or of its RADIUS server is left when it stops.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
@@ -64,8 +68,8 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// TestGatewayWithDnsmasq: leases and names come from a program beside gatewayd, which
-// is gone afterwards with all rules.
+// TestGatewayWithDnsmasq: with these data paths, dnsmasq leases addresses and answers DNS beside gatewayd. It is gone
+// after the stop, and so are all rules.
 func TestGatewayWithDnsmasq(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
@@ -87,6 +91,7 @@ func TestGatewayWithDnsmasq(t *testing.T) {
 	}
 }
 
+// TestGatewayAsksRADIUS: a wrong password is refused, and the right one admitted.
 func TestGatewayAsksRADIUS(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
@@ -94,8 +99,8 @@ func TestGatewayAsksRADIUS(t *testing.T) {
 	checkAsksRADIUS(t, d, "")
 }
 
-// TestGatewayWithSilentSessions: sessions of clients that the lab does not bring are there
-// once the gateway has started, and those it brings get in among them.
+// TestGatewayWithSilentSessions: a custom device with sessions = 400 has 400 sessions of clients that do not exist when
+// it has started. The lab's own clients log in besides, and take places of these sessions.
 func TestGatewayWithSilentSessions(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
@@ -131,8 +136,8 @@ sessions = 400
 	}
 }
 
-// TestSilentSessionsHaveAddressesOfTheirOwn: few sessions have a network with room beyond the
-// clients' addresses too, and a DHCP server beside the gateway leases none of theirs.
+// TestSilentSessionsHaveAddressesOfTheirOwn: silent sessions, whose clients do not exist, have addresses beyond those
+// of the lab's clients. The DHCP server beside the gateway leases none of them.
 func TestSilentSessionsHaveAddressesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
@@ -141,7 +146,7 @@ func TestSilentSessionsHaveAddressesOfTheirOwn(t *testing.T) {
 	d.Fill(sessions)
 	l := newTestLab(t, d, n)
 	l.start(t, d)
-	leased := netip.PrefixFrom(d.lan().Addr(), 20) // the silent ones are beyond
+	leased := netip.PrefixFrom(d.lan().Addr(), 20) // the silent sessions' addresses are beyond this prefix
 	for _, c := range l.addClients(t, n) {
 		if ip := c.LocalIP(); !leased.Contains(ip) {
 			t.Errorf("a client was leased %s, which may be one of those that never send", ip)
@@ -149,7 +154,8 @@ func TestSilentSessionsHaveAddressesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestTranslating: gatewayd masquerades by itself, which the lab sees, and leaves no rule.
+// TestTranslating: gatewayd with NAT masquerades by itself. Its proof sees that once there is a connection, and no rule
+// is left.
 func TestTranslating(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
@@ -200,8 +206,8 @@ func TestRateLimitedClients(t *testing.T) {
 	}
 }
 
-// TestMasqueradeBesideGateway: what a router has beside its gateway is there before it and gone after it,
-// and clients get in.
+// TestMasqueradeBesideGateway: the router's own rules exist before its gateway starts and are gone after it ended.
+// Clients are admitted.
 func TestMasqueradeBesideGateway(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
@@ -234,7 +240,8 @@ func TestMasqueradeBesideGateway(t *testing.T) {
 	}
 }
 
-// TestNamesAreParameters: a table with the parameters of a device that has a name is that device.
+// TestNamesAreParameters: a named device, such as gateway-pppoe-ident-masquerade, is the same as a custom device that
+// is like "gateway" with the same parameters.
 func TestNamesAreParameters(t *testing.T) {
 	exp, err := experiment.Catalogue{DUTs: Names()}.Parse("x.toml", []byte(`
 duts = ["x"]
@@ -266,7 +273,8 @@ ident = "masquerade"
 	}
 }
 
-// TestStartKeepsParameters: what reports say of a gatewayd on a router that its table has changed names the parameters.
+// TestStartKeepsParameters: the description of a variant of gatewayd with a start command of its own still names its
+// parameters.
 func TestStartKeepsParameters(t *testing.T) {
 	d, err := newVariant("x", 2, experiment.CustomDUT{Description: "mine", Like: experiment.Parametrised,
 		Variant: experiment.Variant{NAT: true}, Start: experiment.Command{"true"}}, nil)
@@ -279,6 +287,8 @@ func TestStartKeepsParameters(t *testing.T) {
 	}
 }
 
+// TestVariantsThatAreRefused: a custom device may be like another one only if that has the asked-for feature. The error
+// lists the devices that have it.
 func TestVariantsThatAreRefused(t *testing.T) {
 	for like, want := range map[string]string{
 		"\"opennds\"\nsessions = 400":            `no device "opennds" whose sessions the lab can make: there is flowtable-masquerade-gateway, gateway-ebpf, `,

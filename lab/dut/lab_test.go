@@ -48,7 +48,7 @@ func checkSupported(t testing.TB, d DUT) error {
 	return Check(t.Context(), thisMachine{}, "device", d)
 }
 
-// skipUnsupported skips where Check says what the machine lacks for a device.
+// skipUnsupported skips the test if this machine lacks what a device needs.
 func skipUnsupported(t testing.TB, d DUT) {
 	t.Helper()
 	err := checkSupported(t, d)
@@ -63,7 +63,7 @@ func skipUnsupported(t testing.TB, d DUT) {
 // testHost is a host of a real lab.
 type testHost struct{ *backend.Host }
 
-// must runs a script on the host.
+// must runs a shell script on the host and returns its output. The test fails if the script does.
 func (h testHost) must(t testing.TB, script string, args ...string) string {
 	t.Helper()
 	argv := append([]string{"sh", "-ec", script, "sh"}, args...)
@@ -87,7 +87,7 @@ func (h testHost) processes(t *testing.T) []string {
 	return names
 }
 
-// testLab is client – router – server with study 1's addresses.
+// testLab is a lab of a client host, a router and a server with study 1's addresses.
 type testLab struct {
 	clientHost, router, server testHost
 	env                        Env
@@ -122,7 +122,8 @@ func newTestLabOf(t testing.TB, d DUT, clients int, f client.Family) *testLab {
 			Gateway:   lab.Gateway,
 			RouterWAN: lab.RouterWAN, ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP,
 			LAN6: lab.LAN6, Gateway6: lab.Gateway6, RouterWAN6: lab.RouterWAN6, ServerIP6: lab.ServerIP6,
-			Clients: clients, Scratch: agent.Scratch, Install: lab.Host("router").Install, Routers: []string{"router"},
+			Sessions6: lab.Sessions6,
+			Clients:   clients, Scratch: agent.Scratch, Install: lab.Host("router").Install, Routers: []string{"router"},
 		},
 	}
 }
@@ -133,8 +134,8 @@ type testClient struct {
 	ip netip.Addr
 }
 
-// leaseScript is what udhcpc does with a lease: the address and the way out.
-// The stock script would rewrite the machine's resolv.conf.
+// leaseScript is the script that udhcpc runs with a lease: it sets address and default route. udhcpc's own script would
+// rewrite the machine's resolv.conf.
 const leaseScript = `#!/bin/sh
 [ "$1" = bound ] || [ "$1" = renew ] || exit 0
 ip addr flush dev "$interface"
@@ -209,8 +210,8 @@ func (c *testClient) Exec(ctx context.Context, argv, env []string) (string, erro
 	return out.String(), err
 }
 
-// reaches reports whether the client gets a connection to a TCP port of the
-// server, which always listens: a portal refuses by ICMP or by silence.
+// reaches reports whether the client gets a connection to a TCP port at which the server listens. A portal that refuses
+// sends an ICMP error, or nothing.
 func (c *testClient) reaches(ctx context.Context, addr string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -1,3 +1,6 @@
+// Tests of what devices need on a machine, and of the advice where it is missing. thisMachine answers for this machine
+// as its agent would (lab_test.go).
+
 package dut
 
 import (
@@ -11,13 +14,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// needyDevice is a device that needs something and does nothing.
+// A device lists the programs and kernel features that it needs (Need). Check returns an error that names what this
+// machine lacks.
+
+// needyDevice is a device that has needs and does nothing.
 type needyDevice struct{ needs []Need }
 
 func (needyDevice) Start(context.Context, Env) error { return nil }
 func (needyDevice) Stop(context.Context, Env) error  { return nil }
 func (g needyDevice) Traits() Traits                 { return Traits{Needs: g.needs} }
 
+// TestMissingNamesProgramsAndRemedies: the error names all missing programs, with their packages or another advice.
 func TestMissingNamesProgramsAndRemedies(t *testing.T) {
 	needs := []Need{
 		{Program: "sh", Package: "dash"},
@@ -35,8 +42,8 @@ func TestMissingNamesProgramsAndRemedies(t *testing.T) {
 	}
 }
 
-// TestBrokenIsNotSupported: a program that is there and does not start, or whose feature
-// the kernel lacks, is a reason to skip the device, as one that is missing.
+// TestBrokenIsNotSupported: a device is skipped if a program is installed but does not start (with ProbeArg), or if the
+// kernel lacks a feature, as if the program were missing.
 func TestBrokenIsNotSupported(t *testing.T) {
 	labtest.Program(t, "gwd-broken", "echo 'libgadget.so.1: cannot open shared object file' >&2; exit 127\n")
 	labtest.Program(t, "gwd-fine", "exit 1\n")

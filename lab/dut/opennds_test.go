@@ -14,8 +14,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// testClients is how many clients the portal tests admit: 4, or
-// GATEWEIGH_TEST_CLIENTS for a look at login times.
+// The tests of this file run openNDS in a lab of a client host, a router and a server (newTestLab). checkPortal is the
+// test that all portals pass. must runs a shell script on a host.
+
+// testClients returns how many clients the tests of portals admit: 4, or the number in GATEWEIGH_TEST_CLIENTS, with
+// which their log shows login times.
 func testClients(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("GATEWEIGH_TEST_CLIENTS"))
@@ -25,6 +28,7 @@ func testClients(t *testing.T) int {
 	return n
 }
 
+// TestOpenNDS: clients log in and out, and nothing of openNDS is left when it stops.
 func TestOpenNDS(t *testing.T) {
 	t.Parallel()
 	n := testClients(t)
@@ -37,8 +41,8 @@ func TestOpenNDS(t *testing.T) {
 	}
 }
 
-// A firewall command that fails leaves openNDS with a session and the client
-// without access; Login must notice and repair it.
+// TestOpenNDSRepairsHalfOpenSession: after a failed firewall command, openNDS has a session whose client has no access.
+// Status must notice that, and Login repair it.
 func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
 	t.Parallel()
 	d := NewOpenNDS(1)
@@ -50,7 +54,7 @@ func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
 	if caught, err := strconv.ParseUint(mask, 16, 64); err != nil || caught>>16&1 == 1 {
 		t.Errorf("openNDS still handles SIGCHLD: %s, %v", mask, err)
 	}
-	// What made it safe against its own signal handling must have left nothing.
+	// The lab's script that makes openNDS ignore SIGCHLD must have left no rule.
 	if rules := l.router.must(t, "nft list chain ip mangle ndsBLK"); strings.Contains(rules, "02:67:77") {
 		t.Errorf("a rule is left from starting:\n%s", rules)
 	}
@@ -71,7 +75,8 @@ func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
 	}
 }
 
-// The slower the web server answers, the fewer clients log in at once, and never none.
+// TestOpenNDSLogins: the slower openNDS's web server answers, the fewer clients log in at the same time, but at least
+// one.
 func TestOpenNDSLogins(t *testing.T) {
 	for answer, want := range map[time.Duration]int{
 		0: 4, 60 * time.Millisecond: 4, 200 * time.Millisecond: 2, time.Second: 1, time.Minute: 1} {
@@ -81,8 +86,7 @@ func TestOpenNDSLogins(t *testing.T) {
 	}
 }
 
-// openNDS refuses an interface with two addresses and ends: its own words must
-// reach the user.
+// TestOpenNDSEndsWhileStarting: openNDS ends on an interface with two addresses. The error has its own message.
 func TestOpenNDSEndsWhileStarting(t *testing.T) {
 	t.Parallel()
 	d := NewOpenNDS(1)
@@ -99,6 +103,7 @@ func TestOpenNDSEndsWhileStarting(t *testing.T) {
 	checkStop(t, d, l)
 }
 
+// TestOpenNDSNeverReady: the error of a start that never becomes ready says what is missing.
 func TestOpenNDSNeverReady(t *testing.T) {
 	t.Parallel()
 	d := NewOpenNDS(1)
@@ -127,8 +132,8 @@ mount --bind /tmp/iptables "$(readlink -f "$(command -v iptables)")"`)
 	}
 }
 
-// TestOpenNDSOfManyHasItsOwnNetwork: beyond a /24 it has another network, whose
-// address on the router is its own to set and to take away.
+// TestOpenNDSOfManyHasItsOwnNetwork: for more clients than a /24 holds, openNDS gets a larger network. It sets the
+// router's address in it, and removes the address when it stops.
 func TestOpenNDSOfManyHasItsOwnNetwork(t *testing.T) {
 	t.Parallel()
 	d := NewOpenNDS(1000)

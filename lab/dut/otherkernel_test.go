@@ -1,3 +1,5 @@
+// Tests of devices that need another kernel. needyDevice is a device that has needs and does nothing (needs_test.go).
+
 package dut
 
 import (
@@ -10,8 +12,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// TestDebianHasWhatIsDeclared: the table of features of Debian's kernel, which is used while that kernel is not
-// fetched, agrees with the kernel's files.
+// A device may need kernel features that this machine's kernel lacks. gateweigh can then run it under Debian's kernel
+// in a virtual machine. The tests of this file check which features that kernel has, and when it is named to the user.
+
+// TestDebianHasWhatIsDeclared: the table of features of Debian's kernel, which is used before that kernel is
+// downloaded, agrees with the kernel's files.
 func TestDebianHasWhatIsDeclared(t *testing.T) {
 	k := labtest.Debian(t)
 	for _, f := range machine.Features() {

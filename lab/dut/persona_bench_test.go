@@ -15,11 +15,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// BenchmarkPersonas has clients lease from gatewayd, log in there with a real RADIUS
-// server, and connect a stream each, all of them at once. It reports seconds of
-// each, and KiB of memory a client: of the sockets' slabs over the whole machine,
-// and of the agents of both ends and their workers. Each of its labs stands until
-// the end: give it -benchtime 1x.
+// BenchmarkPersonas measures clients of kind "persona", which share one namespace. All lease from gatewayd, log in
+// there with a real RADIUS server, and connect a stream each. It reports the seconds of each step, and KiB of memory a
+// client: of the kernel's sockets on the whole machine, and of the agents of both ends. Its labs stay until the end, so
+// use -benchtime 1x.
 func BenchmarkPersonas(b *testing.B) {
 	withGatewayd(b)
 	for _, n := range []int{1_000, 10_000, 65_000} {
@@ -31,6 +30,7 @@ func BenchmarkPersonas(b *testing.B) {
 	}
 }
 
+// benchmarkPersonas measures n clients once.
 func benchmarkPersonas(b *testing.B, n int) {
 	d := NewGateway(experiment.Variant{}, n)
 	l := newTestLab(b, d, n)
@@ -72,8 +72,8 @@ func benchmarkPersonas(b *testing.B, n int) {
 	}
 }
 
-// memory is what clients and their far ends take, KiB: slabs of sockets and all that
-// belongs to them, and the agents' own memory.
+// memory returns the memory of clients and server, KiB: the kernel's slabs of sockets and of what belongs to them, and
+// the agents' own memory.
 func (l *testLab) memory(t testing.TB) (kib float64) {
 	t.Helper()
 	const slabs = `awk '$1 ~ /^(TCP|tw_sock_TCP|request_sock_TCP|sock_inode_cache|filp|dentry|eventpoll_epi|eventpoll_pwq|skbuff_.*|tcp_bind.*_bucket|lsm_.*)$/ {s += $3*$4} END {printf "%.0f", s/1024}' /proc/slabinfo`
@@ -90,7 +90,7 @@ func (l *testLab) memory(t testing.TB) (kib float64) {
 	return kib
 }
 
-// runBesideLab runs a script beside the lab: a host's programs do not see its agent.
+// runBesideLab runs a script outside of the lab's hosts, because programs on a host do not see its agent.
 func runBesideLab(t testing.TB, script string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("sh", append([]string{"-ec", script, "sh"}, args...)...).Output()
@@ -100,6 +100,7 @@ func runBesideLab(t testing.TB, script string, args ...string) string {
 	return string(out)
 }
 
+// number parses the output of a script.
 func number(t testing.TB, text string) float64 {
 	t.Helper()
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)

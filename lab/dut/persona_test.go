@@ -1,3 +1,7 @@
+// Tests of gatewayd as a device with personas: clients that share one network namespace, each with a hardware address
+// and a lease of its own. newTestLab makes a lab of a client host, a router with the device, and a server
+// (lab_test.go).
+
 package dut
 
 import (
@@ -21,7 +25,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// personas gives a lab n of them, with leases from the device.
+// Personas are clients that share one network namespace of the client host, so one host can have thousands.
+
+// personas gives a lab n personas with leases from the device.
 func (l *testLab) personas(t testing.TB, n int) []client.Address {
 	t.Helper()
 	return l.createLeased(t, client.Config{Kind: client.KindPersona, Count: n})
@@ -32,7 +38,7 @@ func (l *testLab) createLeased(t testing.TB, cfg client.Config) []client.Address
 	t.Helper()
 	host := l.clientHost
 	cfg.Parent, cfg.LAN, cfg.Gateway, cfg.Lab = host.Ifs[0], l.env.LAN, l.env.Gateway, 'a'
-	cfg.LAN6, cfg.Gateway6 = l.env.LAN6, l.env.Gateway6
+	cfg.LAN6, cfg.Gateway6, cfg.Sessions6 = l.env.LAN6, l.env.Gateway6, l.env.Sessions6
 	if err := host.CreateClients(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +53,13 @@ func (l *testLab) createLeased(t testing.TB, cfg client.Config) []client.Address
 	return addrs
 }
 
-// gatewayStatus is what gatewayd says of itself.
+// gatewayStatus has counts that gatewayd reports of itself.
 type gatewayStatus struct {
-	Packets map[string]uint64 // and what became of them
-	Ident   map[string]uint64 // nil: it answers no queries
+	Packets map[string]uint64 // packets by their verdict
+	Ident   map[string]uint64 // ident queries; nil: it answers none
 }
 
+// status asks gatewayd for its counts.
 func (l *testLab) status(t testing.TB, g *Gateway) (status gatewayStatus) {
 	t.Helper()
 	out := l.router.must(
@@ -63,9 +70,9 @@ func (l *testLab) status(t testing.TB, g *Gateway) (status gatewayStatus) {
 	return status
 }
 
-// TestPersonasAtTheGateway: more than the kernel's neighbour table may learn, 1024 on a machine
-// that nobody has set up, lease, log in at the real portal with a real RADIUS server, and
-// send; who poses as another gets nowhere.
+// TestPersonasAtTheGateway: 1200 personas lease, log in at the real portal with a real RADIUS server, send and log out.
+// That is more than a kernel's neighbour table holds by default (1024). Packets with a forged hardware address are
+// dropped.
 func TestPersonasAtTheGateway(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
@@ -81,7 +88,7 @@ func TestPersonasAtTheGateway(t *testing.T) {
 	if before, err := host.Status(t.Context(), adm, pace); err != nil || before[0].Succeeded() {
 		t.Fatalf("before its login client 1 is %+v, %v", before[0], err)
 	}
-	for _, turn := range []string{"first", "second"} { // a client that logs in twice stays in
+	for _, turn := range []string{"first", "second"} { // a client that logs in again stays logged in
 		in, err := host.Login(t.Context(), adm, pace)
 		if err != nil || client.FirstFailure(in) != nil {
 			t.Fatalf("%s login: %v, %v", turn, err, client.FirstFailure(in))
@@ -106,13 +113,13 @@ func TestPersonasAtTheGateway(t *testing.T) {
 	}
 }
 
-// checkAllSend has all n clients send for a while.
+// checkAllSend makes all n clients send for a while.
 func (l *testLab) checkAllSend(t *testing.T, n int) {
 	t.Helper()
 	l.awaitPayload(t, agent.Traffic{Direction: "up", Clients: n, OfferedMbps: 50}, 10e6)
 }
 
-// awaitPayload has a load on until so many bytes of its payload have come to their end.
+// awaitPayload runs a load until a number of bytes of payload has arrived.
 func (l *testLab) awaitPayload(t *testing.T, load agent.Traffic, bytes int64) {
 	t.Helper()
 	load.Kind, load.MaxSeconds = traffic.KindStreams, 60
@@ -142,8 +149,8 @@ func (l *testLab) awaitPayload(t *testing.T, load agent.Traffic, bytes int64) {
 	}
 }
 
-// checkForgedMAC has packets sent under the hardware address of one client and the IP address of
-// another: the gateway drops them, for they carry a hardware address that is not the lease's.
+// checkForgedMAC sends packets with the hardware address of one client and the IP address of another. The gateway drops
+// them, because the hardware address is not the lease's.
 func (l *testLab) checkForgedMAC(t *testing.T, d *Gateway, one, two client.Address) {
 	t.Helper()
 	const packets = 20
@@ -169,7 +176,7 @@ func (l *testLab) checkForgedMAC(t *testing.T, d *Gateway, one, two client.Addre
 	})
 }
 
-// udpFrame is a datagram between the discard ports (RFC 863) of two addresses.
+// udpFrame returns a frame with a datagram between the discard ports (RFC 863) of two addresses.
 func udpFrame(t *testing.T, fromMAC, toMAC string, from, to netip.Addr) []byte {
 	t.Helper()
 	eth := &layers.Ethernet{EthernetType: layers.EthernetTypeIPv4}
@@ -188,8 +195,8 @@ func udpFrame(t *testing.T, fromMAC, toMAC string, from, to netip.Addr) []byte {
 	return b.Bytes()
 }
 
-// sendFrame sends a frame n times past the queue of the interface, and so past the program
-// there that would correct its addresses (PACKET_QDISC_BYPASS, packet(7)).
+// sendFrame sends a frame n times past the interface's queueing discipline (PACKET_QDISC_BYPASS, packet(7)). The lab's
+// program at tc, which would correct the frame's addresses, then does not see it.
 func sendFrame(name string, frame []byte, n int) error {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {

@@ -1,3 +1,6 @@
+// Tests that every portal must pass, called by the tests of each device. newTestLab makes a lab of a client host, a
+// router with the device, and a server (lab_test.go).
+
 package dut
 
 import (
@@ -12,11 +15,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// server port of the lab's traffic server.
+// trafficPort is the address at which the lab's server accepts connections.
 const trafficPort = "192.168.89.1:5201"
 
-// serveTraffic lets the server accept connections on the traffic port and on
-// port 80, so that a request that gets through is seen to get through.
+// serveTraffic makes the server accept connections on the traffic port and on port 80, so that requests succeed if the
+// portal lets them through.
 func (l *testLab) serveTraffic(t testing.TB) {
 	t.Helper()
 	for name, port := range map[string]string{"traffic": "5201", "web": "80"} {
@@ -81,7 +84,8 @@ func (l *testLab) start(t testing.TB, d DUT) {
 	t.Logf("ready after %.2f s", time.Since(began).Seconds())
 }
 
-// checkPortal walks a portal through what the lab needs of it.
+// checkPortal tests a portal with n clients: none reaches the server before its login, all do after it, and a client
+// that logs out no longer does. Nothing is left when the portal stops.
 func checkPortal(t *testing.T, d DUT, l *testLab, n int) {
 	t.Helper()
 	ctx := t.Context()
@@ -124,7 +128,7 @@ func checkPortal(t *testing.T, d DUT, l *testLab, n int) {
 	checkStop(t, d, l)
 }
 
-// checkStop stops a portal twice and looks for what it left.
+// checkStop stops a portal twice and requires that no process and no rule is left on the router.
 func checkStop(t *testing.T, d DUT, l *testLab) {
 	t.Helper()
 	for range 2 {
@@ -141,8 +145,8 @@ func checkStop(t *testing.T, d DUT, l *testLab) {
 	}
 }
 
-// checkAsksRADIUS has one client try a wrong password, of which the error says so and
-// names the user, and then the right one.
+// checkAsksRADIUS logs in with a wrong password, for which the error must say so and name the user, and then with the
+// right one.
 func checkAsksRADIUS(t *testing.T, d DUT, user string) {
 	t.Helper()
 	l := newTestLab(t, d, 1)

@@ -61,8 +61,9 @@ func (r *RPPPPoE) Traits() Traits {
 		needs = append(needs, Need{Program: "pppoe", Package: "pppoe", Why: "the clients' packets"})
 	}
 	return Traits{
-		NoIPv6: noIPV6CP,
-		LAN:    pppoeNetwork(r.clients), DHCP: true, PPPoE: true, Neighbours: true,
+		NoIPv6: "pppd advertises no prefix in its sessions (RFC 4861); that is another program's work, which the lab does " +
+			"not start",
+		LAN: pppoeNetwork(r.clients), DHCP: true, PPPoE: true, Neighbours: true,
 		KernelThreads: threads,
 		NoTxChecksum:  !r.Kernel,
 		Admission:     r.Admission, Needs: needs,

@@ -1,3 +1,6 @@
+// Tests of devices that are PPPoE servers. newTestLab makes a lab of a client host, a router with the device, and a
+// server (lab_test.go).
+
 package dut
 
 import (
@@ -11,8 +14,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
-// TestPPPoEServers: the lab's clients log in at servers of others, send and receive, and are metered with all that
-// works for them; nothing of the server is left when it stops. It takes PPP in the kernel.
+// TestPPPoEServers: the lab's clients log in at PPPoE servers other than gatewayd, send and receive. The meter counts
+// the CPU time of all programs and kernel threads that work for them (works). Nothing of the server is left when it
+// stops. The kernel must have PPP.
 func TestPPPoEServers(t *testing.T) {
 	for name, works := range map[string][]string{
 		"rp-pppoe-user": {"pppoe", "pppd", "kworker"}, "rp-pppoe-kernel": {"pppd", "ksoftirqd"},
@@ -34,7 +38,7 @@ func TestPPPoEServers(t *testing.T) {
 			if _, err := l.server.End(t.Context(), agent.Ending{Name: "traffic"}); err != nil { // streams want its port
 				t.Fatal(err)
 			}
-			addrs := l.subscribers(t, d, n)
+			addrs := l.subscribers(t, d, n, client.IPv4)
 			ips := map[string]bool{}
 			for _, a := range addrs {
 				ips[a.IP.String()] = l.env.LAN.Contains(a.IP)
@@ -63,7 +67,7 @@ func TestPPPoEServers(t *testing.T) {
 			t.Logf("CPU, ms: %v", used)
 			for _, program := range works {
 				if _, found := used[program]; !found {
-					t.Errorf("%s is not among what is metered: %v", program, used)
+					t.Errorf("the meter does not count %s: %v", program, used)
 				}
 			}
 			if err := l.clientHost.Release(t.Context()); err != nil {
@@ -86,7 +90,7 @@ func TestPPPoEServers(t *testing.T) {
 	}
 }
 
-// cpuByProgram is the CPU time of programs between two samples, ms by name.
+// cpuByProgram returns the CPU time of programs between two samples, ms by name.
 func cpuByProgram(a, b meter.Sample) map[string]string {
 	before, used := map[int]int64{}, map[string]int64{}
 	for _, p := range a.Processes {
@@ -102,6 +106,7 @@ func cpuByProgram(a, b meter.Sample) map[string]string {
 	return out
 }
 
+// awaitSessions waits until a device counts n sessions.
 func (l *testLab) awaitSessions(t *testing.T, d Counted, n int) {
 	t.Helper()
 	labtest.Await(t, fmt.Sprintf("%d sessions", n), func() bool {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// toyPortal is a toy device: it drops what clients send, but for one TCP port.
+// toyPortal is a toy device: it drops all packets of clients but those to one TCP port.
 type toyPortal struct{ port int }
 
 func (toyPortal) Traits() Traits {
@@ -33,8 +33,8 @@ func (toyPortal) Counts(ctx context.Context, env Env) (map[string]int, error) {
 	return map[string]int{"rules": strings.Count(text, "drop")}, err
 }
 
-// TestNewDeviceNeedsOneTableLine: a device is a file and a line of the table. Experiments may name
-// it, also as a variant with something else on its router, and it works in a real lab.
+// TestNewDeviceNeedsOneTableLine: with one line of the table of devices, a device can be made by its name, and works in
+// a real lab.
 func TestNewDeviceNeedsOneTableLine(t *testing.T) {
 	shipped := maps.Clone(builtin)
 	t.Cleanup(func() { builtin = shipped })
@@ -72,8 +72,8 @@ func TestNewDeviceNeedsOneTableLine(t *testing.T) {
 	}
 }
 
-// TestHostsAndPortsAreAskedForByName: a name that the topology does not have is a fault
-// of the device, and shows at once.
+// TestHostsAndPortsAreAskedForByName: a host or port that the topology does not have is a fault of the device's code,
+// and panics.
 func TestHostsAndPortsAreAskedForByName(t *testing.T) {
 	env := Env{Hosts: map[string]Host{"router": nil}, Ports: map[string]string{"lan": "r0"}, LAN: netip.Prefix{}}
 	if env.Port("lan") != "r0" || env.Host("router") != nil {

@@ -16,7 +16,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// editingHost is a gateway that changes one file which the lab writes to it: the text that matches is replaced.
+// The tests of this file start tunnels between two gateways, gw1 and gw2, with a fault: a wrong key, a missing peer, a
+// program that ends, another MTU. A tunnel's proof (FailedProof) returns a message if the tunnel does not work as
+// configured. outer1 and outer2 are the gateways' interfaces towards each other.
+
+// editingHost is a gateway that changes one file when the lab writes it: the text that matches is replaced.
 type editingHost struct {
 	Host
 	file        string // its name without the folder
@@ -31,7 +35,7 @@ func (f editingHost) WriteFile(ctx context.Context, name string, data []byte, mo
 	return f.Host.WriteFile(ctx, name, data, mode)
 }
 
-// wrongKeyFiles replace the key of gw1 on gw2 by another one, for tunnels by their names.
+// wrongKeyFiles has, by the tunnel's name, the change that replaces gw1's key on gw2 by another one.
 var wrongKeyFiles = map[string]editingHost{
 	"openvpn-aes-gcm": {
 		file: "openvpn.conf", match: regexp.MustCompile(`peer-fingerprint \w\w:\w\w`), replacement: "peer-fingerprint 00:00"},
@@ -188,12 +192,13 @@ func TestTunnelOfAnotherMTU(t *testing.T) {
 }
 
 const (
+	// forgetPeer makes WireGuard forget its peer's keys. handshakeDone succeeds once it has agreed on new ones.
 	forgetPeer = `wg setconf ` + tunnelDev + ` ` + agent.Scratch + `/tunnel/wireguard.conf; wg show ` + tunnelDev +
 		` latest-handshakes | grep -q '	0$'`
-	noHandshakeYet = `wg show ` + tunnelDev + ` latest-handshakes | grep -qv '	0$'`
+	handshakeDone = `wg show ` + tunnelDev + ` latest-handshakes | grep -qv '	0$'`
 )
 
-// rekeyed has ocserv ask its client for new keys every 2 s.
+// rekeyed makes ocserv ask its client for new keys every 2 s.
 func rekeyed() editingHost {
 	return editingHost{file: "ocserv.conf", match: regexp.MustCompile(`predictable-ips = true`),
 		replacement: "predictable-ips = true\nrekey-time = 2\nrekey-method = ssl"}
@@ -217,8 +222,8 @@ func TestTunnelThatRenewsItsKeys(t *testing.T) {
 		"ipsec-user-aes-gcm": {ask: `swanctl --rekey --child tunnel --uri unix://` + agent.Scratch + `/tunnel/vici`,
 			program: "charon", says: "closing CHILD_SA tunnel"},
 		// A gateway that forgets its peer has no keys until the next handshake.
-		"wireguard-go":     {ask: forgetPeer, shown: noHandshakeYet},
-		"wireguard":        {ask: forgetPeer, shown: noHandshakeYet},
+		"wireguard-go":     {ask: forgetPeer, shown: handshakeDone},
+		"wireguard":        {ask: forgetPeer, shown: handshakeDone},
 		"openconnect-tls":  {settings: rekeyed(), program: "openconnect", says: "rekey due"},
 		"openconnect-dtls": {settings: rekeyed(), program: "openconnect", says: "rekey due"},
 		"ssh-w": {settings: editingHost{file: "sshd.conf", match: regexp.MustCompile(`PidFile none`),
@@ -254,8 +259,8 @@ func TestTunnelThatRenewsItsKeys(t *testing.T) {
 	}
 }
 
-// TestTunnelThatIsMadeAnew: when the client reconnects, the server makes another interface, which has none of the lab's
-// routes. FailedProof reports it, and Stop leaves nothing behind.
+// TestTunnelThatIsMadeAnew: when the client of openconnect reconnects, its server makes another interface, without the
+// lab's routes. FailedProof reports it, and Stop leaves nothing behind.
 func TestTunnelThatIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	tunnel := newTunnel("openconnect-dtls", 0)

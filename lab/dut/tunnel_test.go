@@ -134,7 +134,7 @@ func startTunnel(t *testing.T, device DUT, lab *tunnelLab) {
 	t.Logf("ready after %v", time.Since(start).Round(time.Millisecond))
 }
 
-// TestTunnels checks each tunnel in user space, and VXLAN, in a lab of its own.
+// TestTunnels checks VXLAN and each tunnel that runs in user space, each in a lab of its own.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	for _, name := range tunnels() {
@@ -149,8 +149,8 @@ func TestTunnels(t *testing.T) {
 	}
 }
 
-// TestTunnelsOfTheKernel checks the other tunnels one after the other in one lab: they are also tested on an emulated
-// CPU, where building a lab takes long.
+// TestTunnelsOfTheKernel checks the kernel's tunnels other than VXLAN one after the other in one lab. This test also
+// runs on an emulated CPU, where building a lab takes long.
 func TestTunnelsOfTheKernel(t *testing.T) {
 	t.Parallel()
 	var lab *tunnelLab
@@ -173,9 +173,9 @@ func TestTunnelsOfTheKernel(t *testing.T) {
 	}
 }
 
-// checkProof checks that FailedProof finds no fault. Packets of a tunnel with DTLS may take its TCP connection during a
-// DTLS handshake, or when a busy machine has filled the UDP socket. One FailedProof reports that, the next one must
-// not.
+// checkProof checks that FailedProof finds no fault. A tunnel with DTLS may send packets by its TCP connection during a
+// DTLS handshake, or while its UDP socket is full because the machine is busy. FailedProof may report that once, and
+// not a second time.
 func (l *tunnelLab) checkProof(t *testing.T, tunnel *Tunnel) {
 	t.Helper()
 	failure, err := tunnel.FailedProof(t.Context(), l.env)

@@ -19,7 +19,7 @@ address = "s"
 interface = "eth1"
 `
 
-// TestClosedRefusals: what needs an agent on the router is refused where it has none, by its key.
+// TestClosedRefusals: for a router without an agent, keys that need an agent there are refused by name.
 func TestClosedRefusals(t *testing.T) {
 	closing := Measure{Name: "plain", Agentless: true, Settings: func(*Experiment) []Setting { return nil }}
 	catalogue := Catalogue{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -346,15 +345,4 @@ func (b Backend) LabsAtOnce() int {
 }
 
 // HostReference lists every key of [backend.host.NAME].
-func HostReference() (list []KeyReference) {
-	for _, f := range hostFields {
-		var h BackendHost
-		k := KeyReference{Key: f.key, Meaning: f.meaning, Defaults: map[string]string{}}
-		k.Accepts, k.List = f.accepts(&h)
-		if v := f.get(&h); !reflect.ValueOf(v).IsZero() {
-			k.Defaults[""] = fileText(v)
-		}
-		list = append(list, k)
-	}
-	return list
-}
+func HostReference() []KeyReference { return referenceOf(hostFields, BackendHost{}) }

@@ -9,6 +9,9 @@ import (
 	. "github.com/gateweigh/gateweigh/lab/experiment"
 )
 
+// TestProblemsNameFileLineAndKey: each problem of an experiment file is an error with the file, the line, the key and
+// what to do. minimal is a file of three lines without a problem, and known has the devices and measures that the test
+// knows.
 func TestProblemsNameFileLineAndKey(t *testing.T) {
 	names := slices.Compact(slices.Sorted(slices.Values(append(ShippedDUTs(), known.DUTs...))))
 	tests := []struct {
@@ -119,7 +122,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"an array that is not closed", "duts = [\"opennds\"\nclients = [1]\noffered_mbps = [1]\n",
 			[]string{`x.toml:1: duts: the array that begins here is not closed, or lacks a comma, before line 2: expected a comma (',') or array terminator (']'), but got 'c'`}},
 		{"key set twice", minimal + "clients = [2]\n",
-			[]string{`x.toml:4: clients: Key 'clients' has already been defined.`}},
+			[]string{`x.toml:4: clients: is on line 2 already: delete one of the two`}},
 		{"built-in device described", minimal + "[dut.opennds]\nstart = \"x\"\n[dut.clean]\nstart = \"x\"\n",
 			[]string{`x.toml:4: dut.opennds: is built in: choose another name`,
 				`x.toml:6: dut.clean: is built in: choose another name`}},
@@ -180,6 +183,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 	}
 }
 
+// TestSet: --set changes a key of an experiment, and the experiment is then encoded with it.
 func TestSet(t *testing.T) {
 	e, err := known.Builtin("quick")
 	if err != nil {
@@ -209,6 +213,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// TestSetProblems: a wrong key or value of --set is an error that names it, and changes nothing.
 func TestSetProblems(t *testing.T) {
 	for _, tt := range []struct{ key, value, want string }{
 		{"client", "1", `--set: client: must be a table: [client]; did you mean "clients"?`},
@@ -235,8 +240,8 @@ func TestSetProblems(t *testing.T) {
 	}
 }
 
-// TestSetTogether: what two keys say together is checked by Check, so that the
-// order of overrides does not matter, and blamed on the override.
+// TestSetTogether: Check refuses two keys that contradict each other, so that the order of overrides does not matter.
+// The error names the override.
 func TestSetTogether(t *testing.T) {
 	e, err := known.Builtin("quick")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure"
 )
 
-// known has the measures that ship with the lab, and what stands for the devices written in Go.
+// known is a catalogue of the measures that ship with the lab. Some names stand for the devices written in Go.
 var known = Catalogue{Measures: measure.Catalogue().Measures, DUTs: []string{
 	"clean", "coovachilli", "gateway-ebpf", "gateway-nfqueue", "gateway-nfqueue-fast",
 	"gateway-pppoe-ebpf", "gateway-pppoe-ident-masquerade", "gateway-pppoe-ident-nat", "gateway-pppoe-kernel",

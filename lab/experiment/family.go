@@ -118,7 +118,7 @@ func (e *Experiment) byFamily(list []Setting) []Setting {
 	return all
 }
 
-// checkFamilies refuses families that the experiment's clients, routers or frames cannot have.
+// checkFamilies refuses families that the experiment's numbers of clients, routers or frames cannot have.
 func (e *Experiment) checkFamilies(report Report) {
 	if !e.Applies("family") {
 		return
@@ -128,14 +128,6 @@ func (e *Experiment) checkFamilies(report Report) {
 	}
 	if !e.HasIPv6() {
 		return
-	}
-	device, clean := e.Sides(0)
-	kinds := []string{device.Client, clean.Client}
-	for _, name := range slices.Compact(kinds) {
-		if why := client.KindOf(name).IPv4Only; why != "" && e.Applies("client.kind") {
-			report("family", "clients of kind %q have no IPv6: %s; choose client.kind = %s", name, why,
-				strict.Choice(client.Kinds(func(k client.Kind) bool { return k.IPv4Only == "" })))
-		}
 	}
 	if e.Backend.AgentlessRouter() {
 		report("family", "the router has no agent, and nothing tells the lab its IPv6 addresses: leave the key out, or "+

@@ -85,8 +85,6 @@ func TestFamiliesThatCannotBe(t *testing.T) {
 		withFamily + "family = true\n":       `x.toml:4: family: must be a list`,
 		minimal + "family = \"both\"\n":      `x.toml:4: family: "both" needs 2 clients or more`,
 		withFamily + "familiy = 6\n":         `x.toml:4: familiy: unknown key; did you mean "family"?`,
-		withFamily + "family = 6\nclient.kind = \"pppoe\"\n": `x.toml:4: family: clients of kind "pppoe" have no IPv6: ` +
-			`the lab's PPP clients negotiate no IPv6 (IPV6CP, RFC 5072); choose client.kind = "macvlan" or "veth"`,
 		withFamily + "family = 6\ntraffic.kind = \"frames\"\nframe_sizes = [79]\n": `x.toml:6: frame_sizes: 79: with IPv6 ` +
 			`the shortest frame has 80 bytes`,
 		withFamily + "measure = \"rate\"\nfamily = 6\n": `x.toml:5: family: has no meaning with measure = "rate"`,

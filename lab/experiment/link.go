@@ -41,6 +41,17 @@ var linkFields = []Field{
 var linkRate = strict.Number(fmt.Sprintf("0 for no limit, or Mbit/s from %d to %d", minLinkMbps, maxLinkMbps),
 	func(n float64) bool { return n == 0 || n >= minLinkMbps && n <= maxLinkMbps })
 
+// EachFlow calls fn with the cell of each combination of clients, direction and profile, and its number of clients.
+func (e *Experiment) EachFlow(fn func(cell result.Cell, clients int)) {
+	for _, clients := range e.Clients {
+		for _, direction := range e.Directions {
+			for _, profile := range e.Profiles {
+				fn(result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile), clients)
+			}
+		}
+	}
+}
+
 // EachLink calls fn with a cell at each rate of the link, or with the cell as it is where the experiment names no rate.
 func (e *Experiment) EachLink(cell result.Cell, fn func(result.Cell)) {
 	if len(e.Link.Mbps) == 0 {

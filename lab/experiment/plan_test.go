@@ -163,7 +163,7 @@ func TestPlanOfCleanAlone(t *testing.T) {
 	}
 }
 
-// TestEstimatedDuration holds the estimate to what runs took.
+// TestEstimatedDuration compares the estimate with the time that real runs took.
 func TestEstimatedDuration(t *testing.T) {
 	for _, run := range []struct {
 		name, duts, aaBlocks string

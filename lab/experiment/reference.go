@@ -64,12 +64,15 @@ func (k KeyReference) Default() string {
 }
 
 // DUTReference lists every key of [dut.NAME], in the order of DUTKeys.
-func DUTReference() (list []KeyReference) {
-	for _, f := range dutFields {
-		d := defaultDUT
+func DUTReference() []KeyReference { return referenceOf(dutFields, defaultDUT) }
+
+// referenceOf lists the keys of a table whose default values are in defaults.
+func referenceOf[E any](fields []fieldOf[E], defaults E) (list []KeyReference) {
+	for _, f := range fields {
+		entry := defaults // the parsers may change it
 		k := KeyReference{Key: f.key, Meaning: f.meaning, Defaults: map[string]string{}}
-		k.Accepts, k.List = f.accepts(&d)
-		if v := f.get(&d); !reflect.ValueOf(v).IsZero() {
+		k.Accepts, k.List = f.accepts(&entry)
+		if v := f.get(&entry); !reflect.ValueOf(v).IsZero() {
 			k.Defaults[""] = fileText(v)
 		}
 		list = append(list, k)

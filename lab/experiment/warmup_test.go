@@ -46,7 +46,8 @@ func TestWarmupHoldsATurn(t *testing.T) {
 	}
 }
 
-// TestLoadsTooSmallForTheirStreams are refused, with the load that would do.
+// TestLoadsTooSmallForTheirStreams: a load that is too small for its streams is refused, with the smallest load that is
+// enough.
 func TestLoadsTooSmallForTheirStreams(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"a turn takes hours": {

@@ -1,4 +1,5 @@
-// Package hook puts eBPF programs at an interface's tc, ahead of others, and takes them away again.
+// Package hook attaches eBPF programs to tc at an interface, ahead of other programs, and detaches them. Before Linux
+// 6.6, which brought tcx links, a program is a filter of a clsact qdisc.
 package hook
 
 import (
@@ -11,24 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Config says where a program is to be.
+// Config says where a program is attached.
 type Config struct {
-	Interface int  // its index
-	Egress    bool // for frames that leave; else for those that come
-	// Name and Handle tell filters apart that programs have where tc has no links, before Linux 6.6: one of the
-	// same handle is replaced. 0: 1.
+	Interface int  // index of the interface
+	Egress    bool // the program gets outgoing frames; otherwise incoming ones
+	// Name and Handle identify a filter of clsact. A filter replaces another with the same handle. Handle 0 means 1. tcx
+	// ignores both.
 	Name   string
 	Handle uint32
 
-	Old bool // as before Linux 6.6
+	Clsact bool // use clsact even where the kernel has tcx; for tests
 }
 
-// Attachment is a program's place on an interface. It ends with the process; before Linux 6.6, one whose process was
-// killed stays until the handle is used again.
+// Attachment is a program that is attached to an interface. It is detached when the process ends, except that a clsact
+// filter of a killed process stays until another filter with its handle replaces it.
 type Attachment interface {
-	// Lost reports whether the program is no longer there, because its interface is gone.
+	// Lost reports whether the program was detached because its interface was removed.
 	Lost() (bool, error)
-	// Close takes the program away; what is no longer there is no error.
+	// Close detaches the program. It returns no error when the program was detached before.
 	Close() error
 }
 
@@ -37,10 +38,10 @@ var (
 	_ Attachment = &clsact{}
 )
 
-// Attach puts a program ahead of all others, on an interface of the calling thread's network namespace.
+// Attach attaches a program ahead of all others to an interface of the calling thread's network namespace.
 func Attach(cfg Config, prog *ebpf.Program) (Attachment, error) {
 	err := ebpf.ErrNotSupported
-	if !cfg.Old {
+	if !cfg.Clsact {
 		way := ebpf.AttachTCXIngress
 		if cfg.Egress {
 			way = ebpf.AttachTCXEgress
@@ -62,7 +63,7 @@ func Attach(cfg Config, prog *ebpf.Program) (Attachment, error) {
 	return c, nil
 }
 
-// tcx is a link that ends with the process.
+// tcx is an Attachment by a tcx link. The kernel detaches it when the process ends.
 type tcx struct{ link.Link }
 
 func (l tcx) Lost() (bool, error) {
@@ -73,14 +74,15 @@ func (l tcx) Lost() (bool, error) {
 	return info.TCX() == nil || info.TCX().Ifindex == 0, nil
 }
 
-// clsact is a filter, for kernels before 6.6.
+// clsact is an Attachment by a filter of a clsact qdisc, for kernels before 6.6.
 type clsact struct {
-	ns     *netlink.Handle // into the interface's network namespace, from whichever thread
+	ns     *netlink.Handle // reaches the interface's network namespace from any thread
 	qdisc  *netlink.GenericQdisc
 	filter *netlink.BpfFilter
-	added  bool // the qdisc, by us
+	added  bool // this process has added the qdisc
 }
 
+// attachClsact adds a clsact qdisc to the interface, if it has none, and adds or replaces the filter.
 func attachClsact(cfg Config, prog *ebpf.Program) (*clsact, error) {
 	ns, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -123,24 +125,24 @@ func (c *clsact) Lost() (bool, error) {
 	return false, err
 }
 
-// Close leaves a qdisc that was there before, or that others use by now.
+// Close removes the filter. It removes the qdisc too if attachClsact has added it and no other filter uses it.
 func (c *clsact) Close() error {
 	defer c.ns.Close()
-	err := absent(c.ns.FilterDel(c.filter))
+	err := ignoreAbsent(c.ns.FilterDel(c.filter))
 	if !c.added {
 		return err
 	}
 	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
 		others, e := c.ns.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: c.filter.LinkIndex}}, parent)
 		if e != nil || len(others) > 0 {
-			return errors.Join(err, absent(e))
+			return errors.Join(err, ignoreAbsent(e))
 		}
 	}
-	return errors.Join(err, absent(c.ns.QdiscDel(c.qdisc)))
+	return errors.Join(err, ignoreAbsent(c.ns.QdiscDel(c.qdisc)))
 }
 
-// absent forgives that something to be removed is gone.
-func absent(err error) error {
+// ignoreAbsent turns an error that says that a filter or qdisc does not exist into nil.
+func ignoreAbsent(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}

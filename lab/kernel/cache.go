@@ -1,3 +1,5 @@
+// The cache: the folder of kernels that Fetch has fetched (Places.Cache).
+
 package kernel
 
 import (
@@ -25,10 +27,10 @@ const (
 	sumsFile = "sha256sum" // of all other files, as sha256sum(1) writes them
 )
 
-// fetchingPrefix begins the names of folders in which a kernel is not whole yet, or no longer.
+// fetchingPrefix begins the names of folders with an incomplete kernel: one that is being fetched or removed.
 const fetchingPrefix = ".fetching-"
 
-// Fetched lists the kernels that Fetch has got, the newest release of each name last.
+// Fetched lists the kernels that Fetch has fetched, sorted by name and then by release, the newest last.
 func (p Places) Fetched() []Kernel {
 	folders, _ := filepath.Glob(filepath.Join(p.Cache, "*", nameFile))
 	var list []Kernel
@@ -51,18 +53,19 @@ func (p Places) Fetched() []Kernel {
 	return list
 }
 
-// Has reports whether a kernel is here as it is offered.
+// Has reports whether this version of an offered kernel is fetched already.
 func (p Places) Has(o Offer) bool {
 	_, err := os.Stat(filepath.Join(p.fetchedFolder(o.Name, o.Version), nameFile))
 	return err == nil
 }
 
-// fetchedFolder is the folder of a fetched kernel.
+// fetchedFolder returns the folder for a fetched kernel of a name and a version of its package.
 func (p Places) fetchedFolder(name, version string) string {
 	return filepath.Join(p.Cache, strings.ReplaceAll(name, ":", "-")+"-"+version)
 }
 
-// Remove deletes fetched kernels of a name or a release, and returns them.
+// Remove deletes the fetched kernels with this name or this release, and returns them. status is called when it has to
+// wait for another process.
 func (p Places) Remove(ctx context.Context, name string, status func(string)) ([]Kernel, error) {
 	var list []Kernel
 	for _, k := range p.Fetched() {
@@ -87,10 +90,11 @@ func (p Places) Remove(ctx context.Context, name string, status func(string)) ([
 	return list, nil
 }
 
-// folder has all files of a fetched kernel.
+// folder returns the folder with all files of a fetched kernel.
 func (k Kernel) folder() string { return filepath.Dir(filepath.Dir(k.Image)) }
 
-// discard deletes a folder of the cache, of which no half is ever taken for a kernel.
+// discard deletes a folder of the cache. It renames the folder first, so that nobody takes a half-deleted one for a
+// kernel.
 func (p Places) discard(folder string) error {
 	away, err := os.MkdirTemp(p.Cache, fetchingPrefix)
 	if err != nil {
@@ -105,7 +109,8 @@ func (p Places) discard(folder string) error {
 	return nil
 }
 
-// lock keeps a second Fetch or Remove waiting, and removes what a killed one has left.
+// lock has other calls of Fetch and Remove, also of other processes, wait until unlock is called. It removes what a
+// killed process has left in the cache. status is called while it waits itself.
 func (p Places) lock(ctx context.Context, status func(string)) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(p.Cache, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -149,7 +154,7 @@ func (k Kernel) Size() (bytes int64) {
 	return bytes
 }
 
-// writeSums notes what a folder's files are, so that whole can compare.
+// writeSums writes the checksums of a folder's files into sumsFile. checkFiles compares them later.
 func writeSums(folder string) error {
 	var text bytes.Buffer
 	err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
@@ -173,7 +178,7 @@ func writeSums(folder string) error {
 	return nil
 }
 
-// checkFiles reports which of a fetched kernel's files is not as it was fetched.
+// checkFiles returns an error if a file of a fetched kernel is missing or has changed since it was fetched.
 func checkFiles(folder string) error {
 	f, err := os.Open(filepath.Join(folder, sumsFile))
 	if err != nil {
@@ -194,6 +199,7 @@ func checkFiles(folder string) error {
 	return lines.Err()
 }
 
+// sumOf returns the SHA-256 of a file, in hexadecimal.
 func sumOf(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,3 +1,5 @@
+// Fetches kernels of Debian with apt-get.
+
 package kernel
 
 import (
@@ -18,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// metapackage depends on the newest kernel's package.
+// metapackage is the Debian package that depends on the package of the newest kernel.
 const metapackage = "linux-image-amd64"
 
 // Errors that Fetch wraps.
@@ -32,9 +34,9 @@ var (
 // suiteForm is the form of suites' names. A slash would change what apt is asked for.
 var suiteForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~+-]*$`)
 
-// Fetch gets the kernel "debian" or "debian:SUITE" with apt from the machine's own sources, or returns the one that was
-// got before if that is the newest and whole. Only a whole kernel comes into the cache, in one step. status hears what
-// is done.
+// Fetch fetches the kernel "debian" or "debian:SUITE" with apt, from the sources that the machine's apt is configured
+// for. If the newest version is in the cache already, and complete, Fetch returns that one. A kernel is moved into the
+// cache in one step, once it is complete. status is called with each step that begins.
 func (p Places) Fetch(ctx context.Context, name string, status func(string)) (Kernel, error) {
 	if !IsDebian(name) {
 		return Kernel{}, fmt.Errorf("kernel %q cannot be fetched: want debian or debian:SUITE: %w", name, ErrUnknown)
@@ -64,11 +66,12 @@ func (p Places) Fetch(ctx context.Context, name string, status func(string)) (Ke
 type fetch struct {
 	Places
 	ctx    context.Context
-	name   string
-	folder string // of its own, in the cache
+	name   string // "debian" or "debian:SUITE"
+	folder string // where it downloads and unpacks: a new folder in the cache
 	status func(string)
 }
 
+// newFetch makes the folder for a call of Fetch. It returns an error if a program that fetching needs is missing.
 func (p Places) newFetch(ctx context.Context, name string, status func(string)) (fetch, error) {
 	for program, pkg := range map[string]string{"apt-get": "apt", "dpkg-deb": "dpkg", "depmod": "kmod"} {
 		if programPath(program) == "" {
@@ -83,6 +86,8 @@ func (p Places) newFetch(ctx context.Context, name string, status func(string)) 
 	return fetch{p, ctx, name, folder, status}, os.Chmod(folder, 0o755)
 }
 
+// all carries out all steps of Fetch: it looks for the newest version, downloads and unpacks it, and moves it to its
+// folder in the cache.
 func (f fetch) all() (Kernel, error) {
 	f.status("looking for the newest kernel")
 	meta, err := f.download(metapackage)
@@ -119,13 +124,14 @@ func (f fetch) all() (Kernel, error) {
 	return f.findFetched(final)
 }
 
+// findFetched returns the kernel in a folder of the cache.
 func (f fetch) findFetched(folder string) (Kernel, error) {
 	k, err := unpacked(folder)
 	k.Name = f.name
 	return k, err
 }
 
-// unpack unpacks a kernel's package, indexes its modules, and has all of it on the disk.
+// unpack unpacks a kernel's package (file) into f.folder, indexes its modules, and flushes all files to the disk.
 func (f fetch) unpack(file string) error {
 	kib, err := f.field(file, "Installed-Size")
 	if err != nil {
@@ -138,7 +144,7 @@ func (f fetch) unpack(file string) error {
 	if _, err := f.run("dpkg-deb", "-x", file, f.folder); err != nil {
 		return fmt.Errorf("unpacking %s: %w", filepath.Base(file), err)
 	}
-	if _, err := os.Stat(filepath.Join(f.folder, "lib")); err != nil { // newer packages have usr/lib alone
+	if _, err := os.Stat(filepath.Join(f.folder, "lib")); err != nil { // newer packages have usr/lib instead
 		if err := os.Symlink("usr/lib", filepath.Join(f.folder, "lib")); err != nil {
 			return err
 		}
@@ -151,7 +157,7 @@ func (f fetch) unpack(file string) error {
 	if _, err := f.run("depmod", "-b", f.folder, release); err != nil {
 		return fmt.Errorf("indexing the modules: %w", err)
 	}
-	// Beside the modules, where programs of the guest look for it.
+	// Programs that run under the kernel look for its configuration beside the modules.
 	if err := os.Link(filepath.Join(f.folder, "boot", "config-"+release), filepath.Join(f.folder, "lib", "modules",
 		release, "config")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -173,7 +179,7 @@ func (f fetch) unpack(file string) error {
 	return errors.Join(err, unix.Syncfs(int(folder.Fd())), folder.Close())
 }
 
-// download gets the package's file into the folder and returns its path.
+// download downloads a package's file into f.folder and returns its path. pkg is the package's name.
 func (f fetch) download(pkg string) (string, error) {
 	if _, suite, ok := strings.Cut(f.name, ":"); ok {
 		pkg += "/" + suite
@@ -190,7 +196,7 @@ func (f fetch) download(pkg string) (string, error) {
 	return files[0], nil
 }
 
-// field reads a field of a package's control file.
+// field returns a field of a package's control file, such as "Version". file is the package's file.
 func (f fetch) field(file, name string) (string, error) {
 	text, err := f.run("dpkg-deb", "-f", file, name)
 	if text = strings.TrimSpace(text); err == nil && text == "" {
@@ -202,11 +208,12 @@ func (f fetch) field(file, name string) (string, error) {
 	return text, nil
 }
 
-// run runs a program in the folder. Its error is explained.
+// run runs a program in f.folder and returns its standard output. The error says what to do (explainAptError).
 func (f fetch) run(program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(f.ctx, programPath(program), args...)
 	cmd.Dir, cmd.Env = f.folder, append(os.Environ(), "LC_ALL=C")
-	// It ends with this process, of which the kernel watches the thread.
+	// The program must end with this process. The kernel kills it when the thread that started it ends (Pdeathsig), so
+	// that thread must live on.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -217,7 +224,7 @@ func (f fetch) run(program string, args ...string) (string, error) {
 		if f.ctx.Err() != nil {
 			return "", context.Cause(f.ctx)
 		}
-		if free, bad := freeKiB(f.folder); bad == nil && free < minFreeKiB { // not every program says so
+		if free, bad := freeKiB(f.folder); bad == nil && free < minFreeKiB { // not every program tells that the disk is full
 			err = errors.Join(syscall.ENOSPC, err)
 		}
 		return "", explainAptError(err, messages.String())
@@ -225,7 +232,8 @@ func (f fetch) run(program string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// explainAptError says what a program's messages mean, and what to do.
+// explainAptError returns err with what it means and what to do about it. messages is the error output of apt-get or
+// another program; it may be empty.
 func explainAptError(err error, messages string) error {
 	has := func(texts ...string) bool {
 		for _, t := range texts {
@@ -259,7 +267,8 @@ func explainAptError(err error, messages string) error {
 	return err
 }
 
-// checkRoom checks that the folder's disk takes as many KiB, of which text has the number.
+// checkRoom returns an error if the disk of a folder has less free space than a package needs. text is the package's
+// Installed-Size: a number of KiB.
 func checkRoom(folder, text string) error {
 	kib, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
@@ -280,6 +289,7 @@ func checkRoom(folder, text string) error {
 // minFreeKiB is the free space, in KiB, below which a disk counts as full.
 const minFreeKiB = 1024
 
+// freeKiB returns the free space of the disk of a folder, KiB.
 func freeKiB(folder string) (uint64, error) {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(folder, &disk); err != nil {
@@ -288,7 +298,7 @@ func freeKiB(folder string) (uint64, error) {
 	return disk.Bavail * uint64(disk.Bsize) >> 10, nil
 }
 
-// programPath finds a program, also where only root's PATH has it.
+// programPath returns the path of a program on PATH or in a folder that only root's PATH has; "" if there is none.
 func programPath(name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path

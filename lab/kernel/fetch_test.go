@@ -21,10 +21,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/kernel"
 )
 
-// archive is a Debian archive in a folder, which apt-get knows alone.
+// archive is a Debian archive in a folder. It is the only source that apt-get knows in a test.
 type archive struct{ folder, suite string }
 
-// newArchive makes an archive with packages of a kernel, and has apt-get use it.
+// newArchive makes an archive with the packages of a kernel, and has apt-get use it. installedKiB is the size that the
+// kernel's package says to take when it is installed.
 func newArchive(t *testing.T, installedKiB int) archive {
 	t.Helper()
 	a := archive{t.TempDir(), "bookworm"}
@@ -43,7 +44,8 @@ func newArchive(t *testing.T, installedKiB int) archive {
 	return a
 }
 
-// addPackage builds a package and returns its paragraph in the archive's list.
+// addPackage builds a package and returns its paragraph for the archive's list of packages. more has further fields of
+// its control file, files the contents of its files by path.
 func (a archive) addPackage(t *testing.T, name, version, more string, files map[string]string) string {
 	t.Helper()
 	tree := filepath.Join(t.TempDir(), "tree")
@@ -63,7 +65,7 @@ func (a archive) addPackage(t *testing.T, name, version, more string, files map[
 		"%sFilename: ./%s\nSize: %d\nSHA256: %x\nDescription: for a test\n\n", fields, file, len(data), sha256.Sum256(data))
 }
 
-// configureApt has apt-get read this source alone, with state of its own.
+// configureApt has apt-get use only this source (a URL), and keep its state in a temporary folder.
 func (a archive) configureApt(t *testing.T, source string) {
 	t.Helper()
 	state := t.TempDir()
@@ -81,7 +83,7 @@ Dir::Etc::SourceParts "%[1]s/parts"; Dir::Etc::Parts "%[1]s/parts"; Dir::Etc::Pr
 	_ = exec.Command("apt-get", "-q", "update").Run() // an error: there is nothing at the source
 }
 
-// serveBroken serves the archive over a network that breaks in each package, and then is gone.
+// serveBroken has apt-get use the archive over HTTP. The connection breaks in the middle of each package.
 func (a archive) serveBroken(t *testing.T) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +99,7 @@ func (a archive) serveBroken(t *testing.T) {
 	a.configureApt(t, server.URL)
 }
 
-// bzImage is the header of one, with a version's text.
+// bzImage returns the header of a bzImage with this text of a version.
 func bzImage(version string) []byte {
 	image := make([]byte, 0x400)
 	copy(image[0x202:], "HdrS")
@@ -108,6 +110,7 @@ func bzImage(version string) []byte {
 	return image
 }
 
+// write writes a file, and makes its folder.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -118,6 +121,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+// runCommand runs a command, and fails the test if it fails.
 func runCommand(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
@@ -127,7 +131,7 @@ func runCommand(t *testing.T, name string, args ...string) {
 
 func noStatus(string) {}
 
-// TestFetch gets a kernel with apt-get from an archive of this machine.
+// TestFetch fetches a kernel with apt-get from an archive on this machine, fetches it again, and removes it.
 func TestFetch(t *testing.T) {
 	newArchive(t, 100)
 	p := kernel.Places{Cache: filepath.Join(t.TempDir(), "kernels")}
@@ -175,7 +179,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// fetchDamaged: a kernel of which a file has changed, or is gone, is got anew.
+// fetchDamaged: Fetch fetches a kernel again if one of its files has changed or is missing.
 func fetchDamaged(t *testing.T, p kernel.Places, k kernel.Kernel) {
 	t.Helper()
 	for name, damage := range map[string]func() error{
@@ -197,7 +201,7 @@ func fetchDamaged(t *testing.T, p kernel.Places, k kernel.Kernel) {
 	}
 }
 
-// TestFetchWaits: a second one waits for the first, and its wait can be ended.
+// TestFetchWaits: Fetch waits while another process has the cache's lock. The end of its context ends the wait.
 func TestFetchWaits(t *testing.T) {
 	p := kernel.Places{Cache: t.TempDir()}
 	lock, err := os.Create(filepath.Join(p.Cache, ".lock"))
@@ -219,7 +223,7 @@ func TestFetchWaits(t *testing.T) {
 	}
 }
 
-// TestOffers lists what apt's sources have.
+// TestOffers: Offers lists the kernels of apt's sources, none if these have none. Without apt it is an error.
 func TestOffers(t *testing.T) {
 	a := newArchive(t, 100)
 	offers, err := kernel.Offers(t.Context())
@@ -241,7 +245,7 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// TestFetchFails shows that each failure has its reason, and leaves no kernel behind.
+// TestFetchFails: the error of a failed Fetch tells the cause, and no kernel is left in the cache.
 func TestFetchFails(t *testing.T) {
 	p := kernel.Places{Cache: filepath.Join(t.TempDir(), "kernels")}
 	check := func(name string, want error, text string) {
@@ -293,7 +297,7 @@ func TestFetchOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestImagesThatAreNoKernels refuses files that are no kernels for x86-64, by what they are.
+// TestImagesThatAreNoKernels: Find refuses files that are no kernels for x86-64, and the error says what they are.
 func TestImagesThatAreNoKernels(t *testing.T) {
 	old, narrow, arm := bzImage("2.6.20 "), bzImage("6.1.0 "), bzImage("")
 	copy(arm[56:], "ARM\x64")
@@ -328,7 +332,7 @@ func TestImagesThatAreNoKernels(t *testing.T) {
 	}
 }
 
-// elfFor is the header of an ELF file.
+// elfFor returns the header of an ELF file for a kind of machine.
 func elfFor(t *testing.T, machine elf.Machine) []byte {
 	t.Helper()
 	header := elf.Header64{
@@ -341,7 +345,8 @@ func elfFor(t *testing.T, machine elf.Machine) []byte {
 	return data
 }
 
-// TestLayouts finds a given kernel's modules where packages and builders put them, and says whose are there instead.
+// TestLayouts: Find finds the modules of a kernel in all places where packages and builders put them. If there are only
+// modules of another release, the error names that release.
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct{ given, image, modules string }{
 		{"pkg/boot/vmlinuz-6.1.0-9", "pkg/boot/vmlinuz-6.1.0-9", "pkg/lib/modules"},
@@ -365,7 +370,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestModulesInOrder: what a module needs comes before it, once, and built-in ones are left out.
+// TestModulesInOrder: the modules that a module needs come before it, each once. Built-in ones are left out.
 func TestModulesInOrder(t *testing.T) {
 	folder := t.TempDir()
 	k := kernel.Kernel{Name: "k", Release: "1", Modules: folder}
@@ -392,7 +397,7 @@ func TestModulesInOrder(t *testing.T) {
 	}
 }
 
-// FuzzBootable: no file that is said to be a kernel ends the program.
+// FuzzBootable: no content of a kernel's file makes the program panic.
 func FuzzBootable(f *testing.F) {
 	f.Add(bzImage("6.1.0-9 x"))
 	f.Add([]byte(elf.ELFMAG))

@@ -1,3 +1,5 @@
+// The files of kernels: bzImage and ELF.
+
 package kernel
 
 import (
@@ -14,38 +16,39 @@ import (
 	"strings"
 )
 
-// Errors that a kernel's files can have.
+// Errors about the files of a kernel.
 var (
 	ErrForm    = errors.New("not a kernel for x86-64")
 	ErrDamaged = errors.New(
 		"a file is damaged or missing: gateweigh kernel fetch gets a Debian kernel anew; any other, put it there again")
 )
 
-// The header of a bzImage (kernel, Documentation/arch/x86/boot.rst): places and sizes of its fields.
+// The header of a bzImage (kernel, Documentation/arch/x86/boot.rst): places of its fields in the file.
 const (
-	setupSectors  = 0x1f1 // of 512 bytes, after the first
-	headerMagic   = 0x202 // "HdrS"
+	setupSectors  = 0x1f1 // number of sectors of 512 bytes after the first one that come before the kernel itself
+	headerMagic   = 0x202 // the text "HdrS"
 	headerVersion = 0x206
-	versionText   = 0x20e // place of the version's text, less 0x200
+	versionText   = 0x20e // the place of the version's text, less 0x200
 	loadFlags     = 0x236 // xloadflags
-	payloadStart  = 0x248 // from the end of the setup sectors
+	payloadStart  = 0x248 // where the compressed kernel begins, counted from the end of the setup sectors
 	payloadLength = 0x24c
 	headerEnd     = 0x250
 
-	armMagic = 56 // of an arm64 Image (kernel, Documentation/arch/arm64/booting.rst)
+	armMagic = 56 // place of the text "ARM\x64" in an arm64 Image (kernel, Documentation/arch/arm64/booting.rst)
 
-	firstWithPayload = 0x0208 // header version
-	kernel64         = 1      // of xloadflags
+	firstWithPayload = 0x0208 // first header version that has payloadStart
+	kernel64         = 1      // bit of xloadflags: the kernel can be entered in 64-bit mode
 )
 
-// maxImage bounds what is read of a file that is said to be a kernel, and maxHeader what of a bzImage names its
-// release: the place of that text has 16 bits.
+// maxImage is the largest number of bytes that are read of a kernel's file. maxHeader is the number of bytes of a
+// bzImage in which the text of its version must be: the field with the text's place has 16 bits.
 const (
 	maxImage  = 512 << 20
 	maxHeader = 0x200 + 1<<16 + 256
 )
 
-// releaseOf reads the release from a bzImage's header, or from an ELF file's banner.
+// releaseOf reads the release of a kernel from its file: from the header of a bzImage, or from the text "Linux version"
+// in an ELF file. It is an error if the file is no kernel that a guest can run.
 func releaseOf(path string) (string, error) {
 	image, err := readImage(path, maxHeader)
 	if bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
@@ -69,10 +72,11 @@ func releaseOf(path string) (string, error) {
 	return string(release), nil
 }
 
-// oldestRelease is the release that has all file systems of a guest.
+// oldestRelease is the first release with all file systems that a guest mounts.
 var oldestRelease = []int{4, 5}
 
-// versionBanner begins with the release.
+// versionBanner returns the text of a kernel's version, which begins with its release. The text ends somewhere in what
+// follows. It may be empty.
 func versionBanner(image []byte) ([]byte, error) {
 	if !bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
 		if err := checkHeader(image); err != nil {
@@ -88,7 +92,7 @@ func versionBanner(image []byte) ([]byte, error) {
 	return text, nil
 }
 
-// readImage reads a file up to a number of bytes.
+// readImage reads a file, or its first most bytes if it is longer.
 func readImage(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() { // opening others may block
@@ -109,7 +113,7 @@ func readImage(path string, most int64) ([]byte, error) {
 	return image, nil
 }
 
-// checkHeader reports whether an image is a bzImage for x86-64.
+// checkHeader returns an error if an image is no bzImage for x86-64.
 func checkHeader(image []byte) error {
 	switch {
 	case len(image) >= 64 && string(image[armMagic:armMagic+4]) == "ARM\x64":
@@ -124,8 +128,9 @@ func checkHeader(image []byte) error {
 	return nil
 }
 
-// Bootable is the image that QEMU boots fastest: the ELF file inside a bzImage where that can be entered directly (PVH)
-// and the program that decompresses it is here, otherwise the kernel's own file.
+// Bootable returns the image that QEMU boots fastest. That is the ELF file inside a bzImage, if QEMU can enter it
+// directly (PVH) and the program that decompresses it is installed. Otherwise it is the content of the kernel's own
+// file.
 func (k Kernel) Bootable() ([]byte, error) {
 	image, err := readImage(k.Image, maxImage)
 	if err != nil {
@@ -152,7 +157,8 @@ func (k Kernel) Bootable() ([]byte, error) {
 	return inner, nil
 }
 
-// decompressors are what kernels are compressed with. All but gzip's are followed by four bytes of length.
+// decompressors lists the formats in which kernels are compressed, by the bytes with which they begin. After the
+// compressed data there are four bytes with its length, except for gzip.
 var decompressors = []struct {
 	magic   string
 	command []string // empty: gzip
@@ -165,7 +171,7 @@ var decompressors = []struct {
 	{"\x5d\x00\x00", []string{"xz", "-dc", "--format=lzma"}},
 }
 
-// payload is the ELF file inside a bzImage.
+// payload decompresses the ELF file inside a bzImage.
 func payload(image []byte) ([]byte, error) {
 	sectors := max(int(image[setupSectors]), 1)
 	if image[setupSectors] == 0 {
@@ -174,7 +180,7 @@ func payload(image []byte) ([]byte, error) {
 	start := uint64(sectors+1)*512 + uint64(binary.LittleEndian.Uint32(image[payloadStart:]))
 	end := start + uint64(binary.LittleEndian.Uint32(image[payloadLength:]))
 	if start+4 > end || end > uint64(len(image)) {
-		return nil, fetchDamaged(errors.New("it ends before what its header names"))
+		return nil, damaged(errors.New("it ends before what its header names"))
 	}
 	packed := image[start:end]
 	for _, d := range decompressors {
@@ -185,38 +191,41 @@ func payload(image []byte) ([]byte, error) {
 	return nil, errors.New("compressed in an unknown way")
 }
 
-// decompress unpacks with a program, or by itself. Of damaged data it says so; that the program is missing is not.
+// decompress decompresses data by a command of decompressors; an empty command means gzip. The error wraps ErrDamaged
+// if the data is damaged, and does not if the program is missing.
 func decompress(packed []byte, command []string) ([]byte, error) {
 	if command == nil {
 		r, err := gzip.NewReader(bytes.NewReader(packed))
 		if err != nil {
-			return nil, fetchDamaged(err)
+			return nil, damaged(err)
 		}
 		r.Multistream(false)
 		out, err := io.ReadAll(io.LimitReader(r, maxImage))
-		return out, fetchDamaged(err)
+		return out, damaged(err)
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin = bytes.NewReader(packed[:len(packed)-4])
 	out, err := cmd.Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
-		return nil, fetchDamaged(fmt.Errorf("%s: %s", command[0], bytes.TrimSpace(failed.Stderr)))
+		return nil, damaged(fmt.Errorf("%s: %s", command[0], bytes.TrimSpace(failed.Stderr)))
 	}
 	return out, err
 }
 
-func fetchDamaged(err error) error {
+// damaged returns err with ErrDamaged around it; nil for nil.
+func damaged(err error) error {
 	if err != nil {
 		err = fmt.Errorf("%w (%w)", ErrDamaged, err)
 	}
 	return err
 }
 
-// pvhEntry is the type of the note "Xen" that says where a PVH loader enters (XEN_ELFNOTE_PHYS32_ENTRY).
+// pvhEntry is the type of the ELF note of "Xen" that says where a loader enters the kernel by PVH
+// (XEN_ELFNOTE_PHYS32_ENTRY).
 const pvhEntry = 18
 
-// hasQEMUEntry reports whether QEMU can enter an ELF file directly.
+// hasQEMUEntry reports whether QEMU can enter an ELF file directly (PVH).
 func hasQEMUEntry(image []byte) bool {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil || f.Machine != elf.EM_X86_64 {
@@ -234,7 +243,8 @@ func hasQEMUEntry(image []byte) bool {
 	return false
 }
 
-// hasNote looks for a note in an ELF file's segment of notes: sizes of name and text, type, both padded to four bytes.
+// hasNote reports whether a segment of notes of an ELF file has a note with this name and type. A note is the sizes of
+// its name and its content, its type, the name, and the content. The last two are padded to four bytes.
 func hasNote(notes []byte, name string, kind uint32) bool {
 	for len(notes) >= 12 {
 		nameSize, size, typ := uint64(binary.LittleEndian.Uint32(notes)), uint64(binary.LittleEndian.Uint32(notes[4:])),

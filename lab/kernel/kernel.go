@@ -1,5 +1,6 @@
-// Package kernel finds kernels with their modules on this machine, fetches Debian's, and takes
-// from their files what a virtual machine boots with. It needs no root.
+// Package kernel finds kernels and their modules on this machine, fetches Debian's kernels, and reads from their files
+// what lab/vm needs to boot them in a virtual machine. In its comments the guest is that virtual machine. The package
+// needs no root.
 package kernel
 
 import (
@@ -18,15 +19,15 @@ type Kernel struct {
 	Name    string `json:"name"`    // as Find takes it: "debian", a path, a release
 	Release string `json:"release"` // "6.1.0-56-amd64", as uname -r prints it
 	Image   string `json:"image"`   // path of the bzImage or ELF file
-	// Modules is the folder that holds modules.dep: /lib/modules/RELEASE, or another's.
+	// Modules is the folder that holds modules.dep: /lib/modules/RELEASE, or such a folder elsewhere.
 	Modules string `json:"modules"`
 }
 
-// Places are where kernels are looked for. The zero value looks nowhere.
+// Places are the folders in which kernels are looked for. The zero value has none.
 type Places struct {
-	Boot    string // vmlinuz-RELEASE: /boot
-	Modules string // RELEASE/modules.dep: /lib/modules
-	Cache   string // fetched ones, a folder each
+	Boot    string // has vmlinuz-RELEASE: /boot
+	Modules string // has RELEASE/modules.dep: /lib/modules
+	Cache   string // has a folder for each fetched kernel
 }
 
 // UsualPlaces are this machine's places. Fetched kernels are below XDG_CACHE_HOME, or ~/.cache.
@@ -84,7 +85,7 @@ func (p Places) Find(name string) (Kernel, error) {
 			"(./vmlinuz): %w", name, ErrUnknown)
 }
 
-// kernelAt is the kernel at a path.
+// kernelAt returns the kernel at a path (see Find).
 func (p Places) kernelAt(path string) (Kernel, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -113,14 +114,14 @@ func (p Places) kernelAt(path string) (Kernel, error) {
 		if bad == nil {
 			return k, nil
 		}
-		if err == nil || k.otherReleases() != "" && folder != p.Modules { // where the modules were meant to be
+		if err == nil || k.otherReleases() != "" && folder != p.Modules { // the modules were probably meant to be here
 			err = bad
 		}
 	}
 	return k, err
 }
 
-// unpacked is the kernel in a folder that has the files of one package.
+// unpacked returns the kernel in a folder with the files of one package: boot/vmlinuz-RELEASE and lib/modules/RELEASE.
 func unpacked(folder string) (Kernel, error) {
 	images, _ := filepath.Glob(filepath.Join(folder, "boot", "vmlinuz-*"))
 	if len(images) != 1 {
@@ -136,7 +137,7 @@ func unpacked(folder string) (Kernel, error) {
 	return k, k.Check()
 }
 
-// Check reports what of the kernel is missing.
+// Check returns an error if a part of the kernel is missing: its image or its modules.
 func (k Kernel) Check() error {
 	if _, err := os.Stat(k.Image); err != nil {
 		return fmt.Errorf("kernel %s: %w", k.Name, err)
@@ -151,7 +152,8 @@ func (k Kernel) Check() error {
 	return nil
 }
 
-// otherReleases names the releases whose modules are there instead.
+// otherReleases names the releases that have modules where those of k are missing, as the end of a message. It is empty
+// if there are none.
 func (k Kernel) otherReleases() string {
 	list, _ := filepath.Glob(filepath.Join(filepath.Dir(k.Modules), "*", "modules.dep")) // the pattern is valid
 	for i := range list {
@@ -169,6 +171,7 @@ func byRelease(a, b Kernel) int {
 	return cmp.Or(slices.Compare(x, y), strings.Compare(a.Release, b.Release))
 }
 
+// numbers returns the numbers in a text: 6, 1, 0 and 56 for "6.1.0-56-amd64".
 func numbers(text string) (list []int) {
 	in := false
 	for _, r := range text {

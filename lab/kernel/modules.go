@@ -1,3 +1,5 @@
+// The modules of a kernel: which ones another one needs, and their files.
+
 package kernel
 
 import (
@@ -13,7 +15,7 @@ import (
 	"strings"
 )
 
-// ErrNoModule is wrapped when a kernel has a module neither built in nor as a file.
+// ErrNoModule is wrapped when a kernel lacks a module: it is neither built in nor a file.
 var ErrNoModule = errors.New("the kernel lacks a module")
 
 // Module is a kernel module, ready to be loaded.
@@ -22,8 +24,8 @@ type Module struct {
 	Data []byte // an ELF file
 }
 
-// Load reads modules and those that they depend on, in the order in which they can be loaded. Modules that are
-// built into the kernel are left out.
+// Load reads the modules of these names, and the modules that they depend on, from their files. It returns them in the
+// order in which they can be loaded, without those that are built into the kernel.
 func (k Kernel) Load(names ...string) ([]Module, error) {
 	paths, err := k.withDependencies(names)
 	if err != nil {
@@ -35,23 +37,25 @@ func (k Kernel) Load(names ...string) ([]Module, error) {
 		if err != nil {
 			return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
 		}
-		if of := moduleRelease(data); of != "" && of != k.Release {
+		if release := moduleRelease(data); release != "" && release != k.Release {
 			return nil, fmt.Errorf("kernel %s is %s, and its module %s is of %s: put the modules of %s there: %w", k.Name,
-				k.Release, filepath.Join(k.Modules, path), of, k.Release, ErrNoModule)
+				k.Release, filepath.Join(k.Modules, path), release, k.Release, ErrNoModule)
 		}
 		list = append(list, Module{moduleName(path), data})
 	}
 	return list, nil
 }
 
-// moduleRelease is the release that a module is for, as its text "vermagic" says, and empty where there is none.
+// moduleRelease returns the release of the kernel that a module is for, from the text "vermagic" in its file. It is
+// empty if the file has no such text.
 func moduleRelease(module []byte) string {
 	_, text, _ := bytes.Cut(module, []byte("\x00vermagic="))
 	release, _, _ := bytes.Cut(text[:min(len(text), 256)], []byte(" "))
 	return string(release)
 }
 
-// withDependencies are the paths of modules below k.Modules, each after those that it needs.
+// withDependencies returns the files of these modules and of all modules that they need, as paths below k.Modules. Each
+// comes after those that it needs.
 func (k Kernel) withDependencies(names []string) ([]string, error) {
 	index, err := os.ReadFile(filepath.Join(k.Modules, "modules.dep"))
 	if err != nil {
@@ -62,11 +66,11 @@ func (k Kernel) withDependencies(names []string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
 	}
-	inside := map[string]bool{}
+	inside := map[string]bool{} // names of modules that are built in
 	for line := range strings.Lines(string(builtin)) {
 		inside[moduleName(strings.TrimSpace(line))] = true
 	}
-	byName := map[string]string{}
+	byName := map[string]string{} // paths by the modules' names
 	for path := range needs {
 		byName[moduleName(path)] = path
 	}
@@ -85,8 +89,8 @@ func (k Kernel) withDependencies(names []string) ([]string, error) {
 	return withoutRepeats(order), nil
 }
 
-// parseDependencies reads modules.dep: "PATH: PATHS", where what has to be loaded first stands last. It returns what
-// each needs, in the order of loading.
+// parseDependencies reads the text of modules.dep. A line is "PATH: PATHS": a module and the modules that it needs, of
+// which the last is to be loaded first. It returns, by the module's path, what it needs in the order of loading.
 func parseDependencies(text string) map[string][]string {
 	needs := map[string][]string{}
 	for line := range strings.Lines(text) {
@@ -104,12 +108,13 @@ func parseDependencies(text string) map[string][]string {
 	return needs
 }
 
-// moduleName is the name of the module in a file: "kernel/net/9p/9pnet_virtio.ko.xz" has "9pnet_virtio".
+// moduleName returns the name of the module in a file: "9pnet_virtio" for "kernel/net/9p/9pnet_virtio.ko.xz".
 func moduleName(path string) string {
 	name, _, _ := strings.Cut(filepath.Base(path), ".ko")
 	return strings.ReplaceAll(name, "-", "_")
 }
 
+// readModule reads a module's file, and decompresses it.
 func readModule(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,6 +158,7 @@ func readModule(path string) ([]byte, error) {
 	return out, nil
 }
 
+// withoutRepeats returns the list with only the first of equal elements.
 func withoutRepeats(list []string) (once []string) {
 	seen := map[string]bool{}
 	for _, s := range list {

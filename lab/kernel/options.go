@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Has reports whether the kernel was built with an option of its configuration ("CONFIG_NFT_QUEUE") and, where it was
-// built as a module, whether that module is there. module may be empty. A kernel that comes without its configuration
-// has what its lists of modules name.
+// Has reports whether a kernel has a feature: its configuration has the option ("CONFIG_NFT_QUEUE") built in, or as a
+// module whose file is there. module is the name of that module; if it is empty, no file is looked for. For a kernel
+// without its configuration the lists of its modules decide.
 func (k Kernel) Has(option, module string) bool {
 	for _, file := range []string{
 		filepath.Join(k.Modules, "config"), filepath.Join(filepath.Dir(k.Image), "config-"+k.Release)} {
@@ -23,6 +23,7 @@ func (k Kernel) Has(option, module string) bool {
 	return module != "" && k.hasModule(module)
 }
 
+// hasModule reports whether the kernel has a module, built in or as a file.
 func (k Kernel) hasModule(name string) bool {
 	_, err := k.withDependencies([]string{name})
 	return err == nil

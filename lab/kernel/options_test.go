@@ -7,8 +7,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/kernel"
 )
 
-// TestKernelHasOption: an option that is built as a module takes the module's file, and a kernel without its
-// configuration is known by its modules alone.
+// TestKernelHasOption: a kernel has an option that is built as a module only if the module's file is there. Without a
+// configuration the lists of modules decide.
 func TestKernelHasOption(t *testing.T) {
 	folder := t.TempDir()
 	k := kernel.Kernel{Name: "here", Release: "6.0", Image: filepath.Join(folder, "boot", "vmlinuz-6.0"),

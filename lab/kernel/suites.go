@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// Offer is a kernel that Fetch can get.
+// Offer is a kernel that Fetch can fetch.
 type Offer struct {
-	Name    string // as Fetch takes it
+	Name    string // the name that Fetch takes: "debian", "debian:bookworm"
 	Version string // of the package
 }
 
-// Offers lists what this machine's apt sources have, the newest first: "debian", and "debian:SUITE" of each suite.
+// Offers lists the kernels in this machine's apt sources, the newest first: "debian", the newest of all suites, and
+// "debian:SUITE" for each suite.
 func Offers(ctx context.Context) ([]Offer, error) {
 	program := programPath("apt-cache")
 	if program == "" {
@@ -30,7 +31,8 @@ func Offers(ctx context.Context) ([]Offer, error) {
 	return parseOffers(string(out)), nil
 }
 
-// parseOffers reads lines "PACKAGE | VERSION | URL SUITE/COMPONENT ARCHITECTURE Packages", the newest version first.
+// parseOffers reads the output of apt-cache madison: lines "PACKAGE | VERSION | URL SUITE/COMPONENT ARCHITECTURE
+// Packages", the newest version first.
 func parseOffers(text string) (list []Offer) {
 	seen := map[string]bool{}
 	add := func(o Offer) {
@@ -48,7 +50,7 @@ func parseOffers(text string) (list []Offer) {
 		if len(source) < 2 || source[len(source)-1] != "Packages" {
 			continue
 		}
-		add(Offer{Debian, version}) // of the newest
+		add(Offer{Debian, version}) // only the first line, with the newest version, adds one
 		if suite, _, ok := strings.Cut(source[1], "/"); ok && suite != "." && suite != "" {
 			add(Offer{Debian + ":" + suite, version})
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/kernel"
 )
 
-// Debian is Debian's kernel, fetched once. Where neither the cache nor apt has it, the test is skipped.
+// Debian returns Debian's kernel. It fetches the kernel once. If neither the cache nor apt has it, it skips the test.
 func Debian(t testing.TB) kernel.Kernel {
 	t.Helper()
 	places, err := kernel.UsualPlaces()
@@ -35,7 +35,7 @@ func Debian(t testing.TB) kernel.Kernel {
 	return k
 }
 
-// Guests skips where this test binary starts no guests, and returns Debian's kernel for them.
+// Guests returns Debian's kernel for guests. It skips the test if this test binary cannot start guests.
 func Guests(t testing.TB) kernel.Kernel {
 	t.Helper()
 	own, err := elf.Open("/proc/self/exe")
@@ -52,11 +52,11 @@ func Guests(t testing.TB) kernel.Kernel {
 	return Debian(t)
 }
 
-// QEMUs are the virtual machines that a process has started.
+// QEMUs returns the processes of virtual machines that a process has started.
 func QEMUs(parent int) (list []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, file := range files {
-		text, _ := os.ReadFile(file) // an error: it has ended
+		text, _ := os.ReadFile(file) // fails if the process has ended meanwhile
 		if strings.HasPrefix(string(text), "Name:\tqemu-system") &&
 			strings.Contains(string(text), fmt.Sprintf("\nPPid:\t%d\n", parent)) {
 			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
@@ -67,7 +67,8 @@ func QEMUs(parent int) (list []int) {
 	return list
 }
 
-// AwaitEnd waits until none of the processes runs. One that nobody has waited for has ended too.
+// AwaitEnd waits until none of the processes runs. A process that has ended and whose parent has not waited for it (a
+// zombie) does not run.
 func AwaitEnd(t testing.TB, what string, pids []int) {
 	t.Helper()
 	Await(t, "the end of "+what, func() bool {

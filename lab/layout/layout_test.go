@@ -13,7 +13,7 @@ import (
 
 func number(bytes uint32) btf.Type { return &btf.Int{Name: "number", Size: bytes} }
 
-// object has a map "pairs" of struct { __u32 first; __u32 pad; __u64 second; }.
+// object returns an object with a map "pairs" of struct { __u32 first; __u32 pad; __u64 second; }.
 func object() *ebpf.CollectionSpec {
 	pair := &btf.Struct{Name: "pair", Size: 16, Members: []btf.Member{
 		{Name: "first", Type: number(4)}, {Name: "pad", Type: number(4), Offset: 32},

@@ -55,7 +55,7 @@ func newTab(t *testing.T, browser context.Context, server *httptest.Server) *tab
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
 	p := &tab{ctx: ctx, server: server}
-	if err := chromedp.Listen(ctx, p.hear); err != nil {
+	if err := chromedp.Listen(ctx, p.noteEvent); err != nil {
 		t.Fatal(err)
 	}
 	browsertest.Call(t, ctx, network.Enable, network.EnableParams{})
@@ -69,8 +69,8 @@ func newTab(t *testing.T, browser context.Context, server *httptest.Server) *tab
 	return p
 }
 
-// hear records exceptions of scripts and requests to other servers.
-func (p *tab) hear(event any) {
+// noteEvent records exceptions of scripts and requests to other servers.
+func (p *tab) noteEvent(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch e := event.(type) {
@@ -222,8 +222,8 @@ func checkAccessible(t *testing.T, p *tab, s screen) {
 	}
 }
 
-// TestPageGrows has a run's page open while the run grows, ends and is deleted: the page shows figures, status and time
-// left, and folds and focus stay.
+// TestPageGrows: a page shows a run that grows, ends and is deleted. It always shows the figures, the state and the
+// time left. What the reader has unfolded stays open, and the focus stays.
 func TestPageGrows(t *testing.T) {
 	root := t.TempDir()
 	dir, run := filepath.Join(root, "grows"), simulated("quick", 1)

@@ -33,9 +33,6 @@ func simulated(experiment string, hour int) result.Run {
 
 func write(t *testing.T, dir string, run result.Run) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	if err := analysistest.Write(dir, run); err != nil {
 		t.Fatal(err)
 	}

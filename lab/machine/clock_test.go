@@ -1,3 +1,5 @@
+// A test of what chronyc says of the machine's clock.
+
 package machine
 
 import (

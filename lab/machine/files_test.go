@@ -1,3 +1,5 @@
+// Tests of what files in /proc and /sys say of a machine. machineOf is a machine with files of the test.
+
 package machine
 
 import (

@@ -1,3 +1,5 @@
+// A test of limits that control groups set for memory, CPU time and processes.
+
 package machine
 
 import (

@@ -1,3 +1,5 @@
+// Tests of parsers of files in /proc.
+
 package machine
 
 import "testing"

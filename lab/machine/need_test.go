@@ -1,3 +1,5 @@
+// Tests of programs and kernel features that the lab needs. version is what Find tells of a program.
+
 package machine
 
 import (
@@ -37,8 +39,8 @@ func TestVersionIsTheProgramsFirstLine(t *testing.T) {
 	}
 }
 
-// TestVersionTellsBuildsApart: what is weighed is in a run's records also where it is found
-// beside the lab, and two builds that call themselves the same are two.
+// TestVersionTellsBuildsApart: a run records the version of the device's program, also if it lies beside the lab. Two
+// builds with the same version text have different versions.
 func TestVersionTellsBuildsApart(t *testing.T) {
 	versions := map[string]bool{}
 	for _, build := range []string{"one", "two"} {

@@ -19,16 +19,21 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// limitedBackend is a backend that can less than namespaces of one machine: what it cannot do is an error.
+// The tests of this file run small experiments on a backend with fewer abilities than the usual one, which is network
+// namespaces of this machine: one lab at a time, or hosts without a common clock. load parses an experiment, which its
+// errors call "idle.toml". tableWithIdle is the table of all measures, and of the measure "idle" (idle_test.go).
+
+// limitedBackend makes its hosts as namespaces of this machine. It describes itself by can, and refuses to start more
+// labs at the same time than can.AtOnce.
 type limitedBackend struct {
 	backend.Backend
 	can backend.Description
 
 	mu    sync.Mutex
-	hosts []*backend.Host // started
+	hosts []*backend.Host // all hosts that were started, also those that have ended
 }
 
-// describedAs opens namespaces that describe themselves in another way.
+// describedAs returns a function that opens a limitedBackend. Its description is that of namespaces, after change.
 func describedAs(change func(*backend.Description)) backend.Open {
 	return func(ctx context.Context, o backend.Options) (backend.Backend, error) {
 		b, err := backend.Local(ctx, o)
@@ -43,7 +48,7 @@ func describedAs(change func(*backend.Description)) backend.Open {
 
 func (l *limitedBackend) Describe() backend.Description { return l.can }
 
-// Start refuses the host of a lab while as many others stand as there can be.
+// Start starts a host whose name is "lab/host". It refuses the host of another lab while can.AtOnce labs have hosts.
 func (l *limitedBackend) Start(ctx context.Context, name string, metered bool) (*backend.Host, error) {
 	l.mu.Lock()
 	labs := map[string]bool{labName(name): true}
@@ -67,11 +72,13 @@ func (l *limitedBackend) Start(ctx context.Context, name string, metered bool) (
 	return h, err
 }
 
+// labName returns the lab of a host's name: "a" of "a/router".
 func labName(host string) string {
 	lab, _, _ := strings.Cut(host, "/")
 	return lab
 }
 
+// deviceTable defines a device "other" whose commands do nothing. frames is an experiment that sends frames through it.
 const (
 	deviceTable = "\n[dut.other]\nstart = \"true\"\nlogin = \"true\"\nopen = true\n"
 	frames      = `duts = ["other"]
@@ -89,8 +96,9 @@ kind = "frames"
 `
 )
 
-// TestBackendOfOneLab: measures of one lab are carried out, one lab after the other. What compares two is interleaved
-// without being asked, and says so.
+// TestBackendOfOneLab: a backend with one lab at a time carries out measures that need one lab, one lab after the
+// other. The measure "cost" compares two labs: its mode becomes "interleaved" (first one lab, then the other), and the
+// run's notes say so.
 func TestBackendOfOneLab(t *testing.T) {
 	one := describedAs(func(d *backend.Description) { d.AtOnce = 1 })
 	for text, planned := range map[string]int{
@@ -117,7 +125,7 @@ func TestBackendOfOneLab(t *testing.T) {
 	}
 }
 
-// TestBackendOfOneLabRefuses: what takes two labs is refused where there can be one.
+// TestBackendOfOneLabRefuses: a backend with one lab at a time refuses experiments that need two.
 func TestBackendOfOneLabRefuses(t *testing.T) {
 	e := load(t, "profile_window = \"1s\"\n"+frames+deviceTable)
 	_, _, err := runner.Fit(backend.Description{AtOnce: 1}, e)
@@ -148,8 +156,8 @@ func TestNotesOfClocks(t *testing.T) {
 	}
 }
 
-// TestBackendWithoutCommonClock: delays from host to host are left out, and the run says so; what needs one clock is
-// refused.
+// TestBackendWithoutCommonClock: without a common clock of the hosts, one-way delays are left out of records, summary
+// and report, and the report says so. The measure "transition", which needs a common clock, is refused.
 func TestBackendWithoutCommonClock(t *testing.T) {
 	apart := describedAs(func(d *backend.Description) { d.Clock = backend.Clock{} })
 	e, dir := load(t, frames+deviceTable), filepath.Join(t.TempDir(), "run")
@@ -181,7 +189,7 @@ func TestBackendWithoutCommonClock(t *testing.T) {
 	}
 	const note = "One-way delays are left out: the hosts have no common clock."
 	if !strings.Contains(page.String(), note) || strings.Contains(page.String(), ">NaN") {
-		t.Errorf("the report does not say %q, or shows what is no number", note)
+		t.Errorf("the report does not say %q, or shows a figure that is not a number", note)
 	}
 
 	e = load(t, "measure = \"transition\"\nduts = [\"clean\"]\nclients = [1]\n")

@@ -17,8 +17,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestDimensionOfItsOwn: a dimension that only its measure names goes from the records through summary, labels, CSV,
-// terminal, page and comparison. Nothing else knows it.
+// The tests of this file use the measure "idle" of idle_test.go. It has a dimension of its own, idle_ms, records of its
+// own kind ("lull", type idleTrial) and figures of its own (idleFigures). tableWithIdle is the table of measures with
+// it.
+
+// TestDimensionOfItsOwn: a dimension that only its measure names gets from the records into summary, labels, CSV,
+// terminal, page and comparison, none of which names it in its code.
 func TestDimensionOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	writeLulls(t, dir)
@@ -58,8 +62,8 @@ func TestDimensionOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestFiguresOfItsOwn: trials and blocks have the figures of the measure that the run names, also where cost has
-// figures of them too, and refuses such.
+// TestFiguresOfItsOwn: trials and blocks are read with the figures of the measure that the run names, although the
+// measure "cost" has other figures for the same kinds of record. Comparing such runs does not fail.
 func TestFiguresOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	writeLulls(t, dir)
@@ -86,8 +90,8 @@ func TestFiguresOfItsOwn(t *testing.T) {
 	compare.Runs(compare.Input{Name: "a", Run: run}, compare.Input{Name: "b", Run: run}, opts)
 }
 
-// TestNewDimensionOfOldRecords: records whose dimensions are keys of their own carry a new one too, and have no more
-// keys than before without one.
+// TestNewDimensionOfOldRecords: records of early measures have a key for each dimension, such as "clients". With a new
+// dimension ("uplinks") they have the whole cell in a further key, "cell". Without it they have no such key.
 func TestNewDimensionOfOldRecords(t *testing.T) {
 	type recorded interface {
 		result.Record
@@ -128,7 +132,7 @@ func TestNewDimensionOfOldRecords(t *testing.T) {
 	}
 }
 
-// writeLulls makes a run of the measure idle, as its blocks leave it.
+// writeLulls writes a run of the measure "idle" into dir: two blocks, each with a window of 100 ms and one of 300 ms.
 func writeLulls(t *testing.T, dir string) {
 	t.Helper()
 	if err := result.WriteEnvironment(dir, result.Environment{Measure: "idle", Mode: result.ModeDuet}); err != nil {

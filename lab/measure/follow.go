@@ -6,15 +6,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Follower is a result.Follower with the records of the table's measures.
+// Follower reads a run again and again while it grows, as result.Follower does, with the records of the table's
+// measures.
 type Follower struct {
 	table    Table
 	dir      string
-	measured string // what the run measured when it was read last
+	measured string // name of the run's measure when it was read last
 	trials   *result.Follower
 }
 
-// Follow begins with the run in folder dir, of which nothing is read yet.
+// Follow returns a follower of the run in folder dir. It reads nothing yet.
 func (t Table) Follow(dir string) *Follower {
 	return &Follower{table: t, dir: dir, trials: result.Follow(dir)}
 }
@@ -24,9 +25,9 @@ func (f *Follower) Read() (run result.Run, grew bool, err error) {
 	if err := result.CheckFiles(f.dir); err != nil {
 		return result.Run{Dir: f.dir}, false, err
 	}
-	env, _ := result.ReadEnvironment(filepath.Join(f.dir, result.EnvironmentFile)) // the follower says what is wrong
+	env, _ := result.ReadEnvironment(filepath.Join(f.dir, result.EnvironmentFile)) // the follower reports an error of it
 	if env.Measure != f.measured {
-		// records are read by what was measured
+		// Kinds of record depend on the measure, so reading begins again.
 		f.measured, f.trials = env.Measure, result.Follow(f.dir)
 	}
 	run, grew, err = f.trials.Read(f.table.kinds(env.Measure)...)

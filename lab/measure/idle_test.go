@@ -13,12 +13,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// idle measures what a device costs while no client sends. It is what adding a measure takes: this
-// file, and a line of a table.
+// idle is a measure that only tests have: the CPU time of a device's router while no client sends. It shows that a
+// measure is added by one file like this one, and a line of the table of measures.
 type idle struct{}
 
-// idleMs is how long the windows of a cell are, and the dimension in which cells differ. It is what adding a dimension
-// takes: its name, and a line of the measure's list.
+// idleMs is the dimension in which cells differ: the length of their windows, ms. It shows that a dimension is added by
+// its name, and a line of the measure's list.
 const idleMs result.Dimension = "idle_ms"
 
 var idleDimensions = analysis.Dimensions{
@@ -27,6 +27,7 @@ var idleDimensions = analysis.Dimensions{
 		Words: func(v result.Value) string { return "idle for " + v.Text + " ms" }},
 }
 
+// windowLengths is the experiment's key for the lengths of windows.
 var windowLengths = experiment.Key[[]float64]{
 	Name: "idle_ms", Parse: experiment.List(strict.Within(100, 10_000, "milliseconds")), Default: []float64{200}}
 
@@ -73,7 +74,8 @@ type routerUse struct {
 	ProcessNs int64   `json:"process_ns"`
 }
 
-// idleFigures is what an idle block or trial has of its own. Its key is one of cost's blocks too, with another type.
+// idleFigures are the figures that blocks and trials of this measure have besides the common ones. Blocks of the
+// measure "cost" have the same key with another type: each measure's records are read by its own types.
 type idleFigures struct {
 	Stretches string `json:"stretches"`
 }
@@ -84,12 +86,13 @@ func (idle) Records() []result.Kind {
 		{Name: result.KindBlock, New: func() any { return new(idleFigures) }}}
 }
 
+// spentBetween returns what a router used between two snapshots.
 func spentBetween(a, b bench.Snapshot) routerUse {
 	return routerUse{Seconds: float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9,
 		ProcessNs: bench.UsageOf(a.Router, b.Router).ProcessNs}
 }
 
-// Summarise has one metric, what the router's CPU does while nothing is forwarded.
+// Summarise computes the measure's only metric: CPU of the device's processes while the router forwards nothing.
 func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	input := analysis.Input{
 		Run: run, Measure: "idle", Dimensions: idleDimensions, Noun: "window", Load: []result.Dimension{idleMs},
@@ -108,7 +111,7 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	return analysis.Summarise(input, opts)
 }
 
-// runIdleBlock measures one block: what all measures have in common is in lab/bench.
+// runIdleBlock measures all windows of one block, on a pair of labs: one with the device, one with a clean router.
 func runIdleBlock(ctx context.Context, s *runner.Session, b experiment.Block) (*result.Block, error) {
 	rec := &result.Block{Figures: &idleFigures{Stretches: "none"}}
 	return rec, s.Labs(b).Pair(ctx, func(device, clean *bench.Bench) error {
@@ -124,6 +127,8 @@ func runIdleBlock(ctx context.Context, s *runner.Session, b experiment.Block) (*
 	})
 }
 
+// window measures window w of a cell in both labs (the device's, the clean router's), and again while it is rejected.
+// It writes a record of the kind "lull".
 func window(ctx context.Context, s *runner.Session, b experiment.Block, cell result.Cell, w int,
 	labs ...*bench.Bench) error {
 	s.Status("%s: %g ms", s.Name(b), cell.Number(idleMs))

@@ -1,5 +1,5 @@
-// Package measure is the table of measures. Outside of it lab/report chooses views by measure, lab/studies names
-// dimensions and metrics of the measures that studies are of, and lab/compare those of cost.
+// Package measure is the table of measures. Three other packages know single measures by name: lab/report chooses views
+// by measure, lab/studies names dimensions and metrics of the measures that studies use, and lab/compare those of cost.
 package measure
 
 import (
@@ -28,10 +28,10 @@ import (
 // Measure is one thing that experiments measure. It owns its keys and its plan, how a block is
 // measured, and its records.
 type Measure interface {
-	// Rules say what an experiment that names the measure may ask for, and what its plan is. They
-	// are the same at every call.
+	// Rules says which keys an experiment of the measure may set, and how it is planned. The result is the same at every
+	// call.
 	Rules() experiment.Measure
-	// Run returns what carries out the blocks of one run; each run needs one of its own.
+	// Run returns the functions that carry out the blocks of one run. Each run needs its own call.
 	Run() runner.Measure
 	// Records are the measure's own kinds of record, besides trials and blocks.
 	Records() []result.Kind
@@ -48,7 +48,8 @@ func All() Table {
 		transfer.Measure{}, transition.Measure{}}
 }
 
-// Catalogue is what experiments may name: these measures, and the devices and topologies that ship with the lab.
+// Catalogue returns the names that experiments may use: these measures, and the devices and topologies that ship with
+// the lab.
 func (t Table) Catalogue() experiment.Catalogue {
 	c := experiment.Catalogue{DUTs: dut.Names(), Topologies: topologies(), Links: dut.LinkNeeds}
 	for _, m := range t {
@@ -57,14 +58,14 @@ func (t Table) Catalogue() experiment.Catalogue {
 	return c
 }
 
-// For is the first shipped experiment that measures a device, or else the default one.
+// For returns the first shipped experiment that measures a device. If no experiment does, it returns the first one.
 func (t Table) For(device string) *experiment.Experiment {
 	list := t.Catalogue().Builtins()
 	i := slices.IndexFunc(list, func(e *experiment.Experiment) bool { return slices.Contains(e.DUTs, device) })
 	return list[max(0, i)]
 }
 
-// topologies are those that ship with the lab.
+// topologies lists the topologies that ship with the lab.
 func topologies() (list []experiment.Topology) {
 	for _, name := range topology.Names() {
 		t := topology.Topologies[name](topology.Spec{})
@@ -73,16 +74,16 @@ func topologies() (list []experiment.Topology) {
 	return list
 }
 
-// Of is the measure of an experiment that was read with the table's catalogue.
+// Of returns the measure of an experiment that was read with the table's catalogue.
 func (t Table) Of(e *experiment.Experiment) Measure { return t[t.indexOf(e.Measure)] }
 
-// indexOf is the place of the measure of that name, -1 when there is none.
+// indexOf returns the index of the measure with a name, or -1.
 func (t Table) indexOf(name string) int {
 	return slices.IndexFunc(t, func(m Measure) bool { return m.Rules().Name == name })
 }
 
-// measured is the place of the measure that a run names. A run of an early version, or without its
-// environment, is known by its records.
+// measured returns the place of the measure that a run names; -1 if the table lacks it. A run of an early version, or
+// without its environment, names none: its kinds of record tell which measure it is.
 func (t Table) measured(run result.Run) int {
 	if name := run.Environment.Measure; name != "" {
 		return t.indexOf(name)
@@ -94,17 +95,17 @@ func (t Table) measured(run result.Run) int {
 	}))
 }
 
-// ReadRun is result.ReadRun with the records of the table's measures. A run that none of them measured
-// is an error.
+// ReadRun reads a run from a folder, as result.ReadRun does, with the records of the table's measures. A run of another
+// measure is an error.
 func (t Table) ReadRun(dir string) (result.Run, error) {
-	env, _ := result.ReadEnvironment(filepath.Join(dir, result.EnvironmentFile)) // result.ReadRun says what is wrong
+	env, _ := result.ReadEnvironment(filepath.Join(dir, result.EnvironmentFile)) // result.ReadRun reports an error of it
 	run, err := result.ReadRun(dir, t.kinds(env.Measure)...)
 	return t.read(run, dir, err)
 }
 
-// Open is result.Open with the records of the table's measures. A run that none of them measured is
-// an error.
-func (t Table) Open(ctx context.Context, name string) (result.Run, func(), error) {
+// Open reads a run from a folder or a bundle, as result.Open does, with the records of the table's measures. A run of
+// another measure is an error. The caller calls forget when it has read the run's files.
+func (t Table) Open(ctx context.Context, name string) (_ result.Run, forget func(), _ error) {
 	dir, forget, err := result.Folder(ctx, name)
 	if err != nil {
 		return result.Run{}, forget, err
@@ -113,8 +114,9 @@ func (t Table) Open(ctx context.Context, name string) (result.Run, func(), error
 	return run, forget, err
 }
 
-// kinds are the records of a run of the named measure. Figures of trials and blocks are the measure's own; a run that
-// names no measure has those of the first measure that has any. Other kinds are known in all runs.
+// kinds lists the kinds of record in a run of the named measure. The kinds "trial" and "block", which several measures
+// have, are read with the figures of the named measure; if the name is "", with those of the first measure that has
+// them. All other kinds are known in all runs.
 func (t Table) kinds(measured string) (list []result.Kind) {
 	var others []result.Kind
 	for _, m := range t {
@@ -131,8 +133,9 @@ func (t Table) kinds(measured string) (list []result.Kind) {
 	return append(list, others...)
 }
 
-// read completes a run that was read from a folder or a bundle by what its experiment says: the planned windows
-// without a record, and the order of frame sizes. A run that no measure of the table measured is an error.
+// read completes a run that was read from a folder or a bundle with err. From the run's experiment it adds the planned
+// windows and cells without a record, and the order of frame sizes. A run of a measure that the table lacks is an
+// error.
 func (t Table) read(run result.Run, from string, err error) (result.Run, error) {
 	if err == nil && t.measured(run) < 0 {
 		err = fmt.Errorf("%s measured %q, which this program does not know (known: %s): use a newer gateweigh",
@@ -141,16 +144,16 @@ func (t Table) read(run result.Run, from string, err error) (result.Run, error) 
 	if err != nil {
 		return run, err
 	}
+	// Without a readable experiment the plan is not known, and the run stays as it is.
 	if e, err := t.Catalogue().Load(filepath.Join(run.Dir, result.ExperimentFile)); err == nil {
-		// else what was planned is not known
 		run.Unrecorded, run.Unmeasured, run.FrameSizes = unrecorded(e, run), unmeasured(e, run), e.FrameSizes
 	}
 	return run, nil
 }
 
-// unrecorded counts the planned windows of a run without a record. Windows of interrupted runs and of devices that
-// failed or were skipped, and cells that were left out, do not count: other records explain them. Where all devices
-// were skipped nothing ran, not even clean routers against each other.
+// unrecorded counts the planned windows of a run without a record. Some do not count, because other records explain
+// them: windows of interrupted runs, of devices that failed or were skipped, and of cells that were left out. If all
+// devices were skipped, nothing ran, not even A/A blocks of two clean routers.
 func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 	if run.Environment.End.IsZero() || run.Environment.Interrupted {
 		return 0
@@ -196,8 +199,8 @@ func unrecorded(e *experiment.Experiment, run result.Run) (n int) {
 	return n
 }
 
-// unmeasured are the planned cells without a recorded attempt, each once, without those of skipped devices and those
-// that were left out. It is nil where all that was measured is of another plan.
+// unmeasured lists the planned cells without a recorded attempt, each once. Cells of skipped devices and cells that
+// were left out are not listed. The list is nil if no measured cell is in the plan: the run then has another plan.
 func unmeasured(e *experiment.Experiment, run result.Run) []result.Cell {
 	list, excused := []result.Cell{}, map[string]bool{}
 	for _, s := range run.Skipped {
@@ -230,19 +233,19 @@ func unmeasured(e *experiment.Experiment, run result.Run) []result.Cell {
 	return list
 }
 
-// Uses reports whether a key has a meaning for the measure that a run measured.
+// Uses reports whether a key of experiments has a meaning for a run's measure.
 func Uses(run result.Run, key string) bool {
 	t := All()
 	return slices.Contains(t[t.measured(run)].Rules().Uses, key)
 }
 
-// Summarise computes the summary of a run, which ReadRun or Open has read: it panics when no measure
-// of the table measured it.
+// Summarise computes the summary of a run that ReadRun or Open has read. It panics if the table lacks the run's
+// measure.
 func (t Table) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	return t[t.measured(run)].Summarise(run, opts)
 }
 
-// Widths says how exact the cells of the run in a folder are.
+// Widths returns the widths of the cells' intervals, for the run in a folder.
 func (t Table) Widths(dir string) ([]result.Width, error) {
 	run, err := t.ReadRun(dir)
 	if err != nil {

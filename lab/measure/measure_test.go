@@ -20,7 +20,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// tableWithIdle has one measure more than ships with the lab.
+// The tests of this file use a measure that only the table knows: "idle" of idle_test.go. Its records (type idleTrial)
+// have the kind "lull". They show that a run of it is planned, measured, resumed, read, reported and compared.
+
+// tableWithIdle returns the table of measures with "idle" in addition.
 func tableWithIdle() measure.Table { return append(measure.All(), idle{}) }
 
 // TestMain lets the test binary serve as the agent of its labs' hosts.
@@ -29,6 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// idleFile is an experiment of three blocks: two of the device "daemon" and one A/A block. Each has two cells of two
+// windows.
 const idleFile = `measure = "idle"
 duts = ["daemon"]
 clients = [2]
@@ -42,6 +47,7 @@ daemon = ["sh", "-c", "while :; do sleep 0.05; done"]
 ready = "true"
 `
 
+// load parses a valid experiment, which errors call "idle.toml".
 func load(t *testing.T, text string) *experiment.Experiment {
 	t.Helper()
 	e, err := tableWithIdle().Catalogue().Parse("idle.toml", []byte(text))
@@ -97,8 +103,8 @@ func TestMeasureOfItsOwnIsPlanned(t *testing.T) {
 	}
 }
 
-// TestMeasureOfItsOwnRunsAndResumes in real labs: a run that is interrupted within a block goes on
-// where it ended, and every window is recorded once.
+// TestMeasureOfItsOwnRunsAndResumes: in real labs, a run that is interrupted within a block goes on where it ended, and
+// every window is recorded once.
 func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	e, dir := load(t, idleFile), filepath.Join(t.TempDir(), "run")
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -148,7 +154,7 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	}
 }
 
-// countIdleBlocks counts blocks with the figures of their measure.
+// countIdleBlocks counts the blocks that were read with the figures of the measure "idle".
 func countIdleBlocks(blocks []result.Block) (n int) {
 	for _, b := range blocks {
 		if figures, is := b.Figures.(*idleFigures); is && figures.Stretches == "none" {
@@ -158,7 +164,7 @@ func countIdleBlocks(blocks []result.Block) (n int) {
 	return n
 }
 
-// summarised requires a summary of both cells.
+// summarised summarises a run and requires figures of both cells.
 func summarised(t *testing.T, run result.Run) analysis.Summary {
 	t.Helper()
 	summary := tableWithIdle().Summarise(run, analysis.Options{})
@@ -174,7 +180,8 @@ func summarised(t *testing.T, run result.Run) analysis.Summary {
 	return summary
 }
 
-// checkWindowsOnce requires every window once, and what each costs.
+// checkWindowsOnce requires that each of the twelve windows is recorded once, seven of them after the interruption, and
+// that the device used CPU.
 func checkWindowsOnce(t *testing.T, lulls []*idleTrial) {
 	t.Helper()
 	seen, resumed, spent := map[string]bool{}, 0, int64(0)
@@ -197,7 +204,8 @@ func checkWindowsOnce(t *testing.T, lulls []*idleTrial) {
 	}
 }
 
-// cutShort ends the records of a run that came to its end at the end of a line, as a full disk may.
+// cutShort removes the last records of a complete run, two windows and a block, as a full disk may. The summary must
+// warn of the missing windows.
 func cutShort(t *testing.T, dir string) {
 	t.Helper()
 	warned := func() string {
@@ -216,8 +224,8 @@ func cutShort(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	lines := bytes.SplitAfter(data, []byte("\n"))
+	// The last four elements are two windows, a block, and the empty text after the last line.
 	if err := os.WriteFile(path, bytes.Join(lines[:len(lines)-4], nil), 0o644); err != nil {
-		// a block, two windows, and nothing
 		t.Fatal(err)
 	}
 	if text := warned(); !strings.Contains(text, "2 planned windows have no record") {
@@ -225,7 +233,7 @@ func cutShort(t *testing.T, dir string) {
 	}
 }
 
-// checkReportAndCompare reports and compares a run of the measure.
+// checkReportAndCompare requires that reports of a run show the measure, and that the run can be compared with itself.
 func checkReportAndCompare(t *testing.T, run result.Run, summary analysis.Summary) {
 	t.Helper()
 	var terminal, page bytes.Buffer
@@ -247,14 +255,17 @@ func checkReportAndCompare(t *testing.T, run result.Run, summary analysis.Summar
 		!strings.Contains(warnings, "own figures are compared") {
 		t.Errorf("compared with itself: %d cells by %s, warnings %q", len(c.Cells), c.Metric.Name, c.Warnings)
 	}
-	for _, cell := range c.Cells { // the metric is a difference, of which no percentage of a clean router's follows
+	// The largest allowed overhead (MaxOverhead) is a ratio to the clean router. The metric is a difference, so it cannot
+	// be judged by it.
+	for _, cell := range c.Cells {
 		if d := cell.Overhead; d.Word != compare.CannotTell || !strings.Contains(d.Note, "needs a ratio") {
-			t.Errorf("held against a clean router: %+v", d)
+			t.Errorf("judged against a clean router: %+v", d)
 		}
 	}
 }
 
-// TestUnknownMeasureIsAnError of the names there are, and never summarised as another.
+// TestUnknownMeasureIsAnError: a run of an unknown measure is an error that lists the known ones. It is not summarised
+// as another measure.
 func TestUnknownMeasureIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	if err := result.WriteEnvironment(dir, result.Environment{Measure: "idle"}); err != nil {

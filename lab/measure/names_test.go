@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestColumnsHaveOneName: whatever dimensions the cells of a measure have, no dimension, metric or count has another's
-// name.
+// TestColumnsHaveOneName: the CSV file of a measure has no two columns of the same name, even if its cells have all
+// dimensions. Columns are dimensions, metrics and counts.
 func TestColumnsHaveOneName(t *testing.T) {
 	cell := result.NewCell(
 		result.DUT, "x", result.Clients, 1, result.OfferedMbps, 1, result.Direction, result.Up, result.Profile, result.Bulk,

@@ -17,8 +17,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner/runnertest"
 )
 
-// proofExperiments are experiments of a few seconds with a device whose router is not what it is to be, by their
-// measures. The proof of a device runs under load: it looks for what the load leaves.
+// A device may have a proof: a command that runs under load and fails if the router does not work as the device should.
+
+// proofExperiments has keys of an experiment of a few seconds for each measure. TestEveryMeasureAsksForTheProof adds a
+// device whose proof fails.
 var proofExperiments = map[string]string{
 	"cost": "clients = [2]\noffered_mbps = [10]\nwindow = \"200ms\"\nwarmup = \"100ms\"\n" +
 		"windows = 1\naa_blocks = 0\n",
@@ -26,11 +28,11 @@ var proofExperiments = map[string]string{
 	"transfer": "clients = [1]\nfile_mb = 1\ntransfers = 1\nlink_mbps = 100\n",
 }
 
-// testedByMeasure are measures whose own tests of whole runs have a device that says of itself to be another.
+// testedByMeasure are the measures whose own tests run a device with a failing proof.
 var testedByMeasure = []string{capture.Name, rate.Name, throughput.Name, transition.Name}
 
-// TestEveryMeasureAsksForTheProof: what was measured on a router that is not what the device is to be is rejected, with
-// what the device says, whatever is measured.
+// TestEveryMeasureAsksForTheProof: every measure asks for the device's proof. If the proof fails, all trials are
+// rejected, and the reason is what the proof printed.
 func TestEveryMeasureAsksForTheProof(t *testing.T) {
 	for _, m := range measure.All() {
 		name := m.Rules().Name
@@ -51,15 +53,16 @@ func TestEveryMeasureAsksForTheProof(t *testing.T) {
 			}
 			message := fmt.Sprint(m.Summarise(run, analysis.Options{}).Rejects)
 			if !strings.Contains(message, "device: of another kind") {
-				t.Errorf("the reasons do not have what the device says: %s", message)
+				t.Errorf("the reasons do not have what the device's proof printed: %s", message)
 			}
 		})
 	}
 }
 
-// TestDevicesThatAdmitKeepOthersOut: of the devices that ship, those that admit clients are to keep others out.
+// TestDevicesThatAdmitKeepOthersOut: every shipped device that admits clients blocks clients that it has not admitted.
+// PPPoE devices need no such block: without a session a client has no link.
 func TestDevicesThatAdmitKeepOthersOut(t *testing.T) {
-	open := []string{"floor", "floor-nat"} // the kernel forwards until their programs do
+	open := []string{"floor", "floor-nat"} // they block nobody: the kernel forwards what their programs do not take
 	for _, name := range dut.Names() {
 		d, err := dut.New(name, 1, nil)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// TestShippedExperimentsHaveTheirDevices: each of them can be made.
+// TestShippedExperimentsHaveTheirDevices: all devices of all experiments that ship with the lab can be made.
 func TestShippedExperimentsHaveTheirDevices(t *testing.T) {
 	for _, e := range measure.Catalogue().Builtins() {
 		for _, name := range e.DUTs {
@@ -21,8 +21,8 @@ func TestShippedExperimentsHaveTheirDevices(t *testing.T) {
 	}
 }
 
-// TestShippedExperimentsHaveRoom: what is shipped is not refused on a machine with a
-// kernel's own limits and little memory.
+// TestShippedExperimentsHaveRoom: no experiment that ships with the lab is refused on a machine with the kernel's
+// default limits and little memory.
 func TestShippedExperimentsHaveRoom(t *testing.T) {
 	small := machine.Machine{
 		Limits: machine.Limits{
@@ -36,7 +36,7 @@ func TestShippedExperimentsHaveRoom(t *testing.T) {
 				have -= l.Taken(small)
 			}
 			if l.Refusal != "" && l.Have(small) > 0 && need > have {
-				t.Errorf("%s: %s: %d, and it takes %d", e.Name, l.What, have, need)
+				t.Errorf("%s: %s: the machine has %d, and the experiment needs %d", e.Name, l.What, have, need)
 			}
 		}
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestUnmeasuredCells: the planned cells of which a run has no attempt. Skipped devices have none to miss, and a cell
-// whose trials were all rejected was tried.
+// TestUnmeasuredCells: Unmeasured lists the planned cells of which a run has no attempt. Cells of skipped devices are
+// not listed, nor is a cell whose attempts were all rejected. A/A trials, of two clean routers, do not count as
+// attempts.
 func TestUnmeasuredCells(t *testing.T) {
 	dir := t.TempDir()
 	const planned = "duts = [\"allowlist\", \"opennds\", \"gateway-ebpf\"]\nclients = [3]\noffered_mbps = [10, " +
@@ -60,6 +61,7 @@ func TestUnmeasuredCells(t *testing.T) {
 	}
 }
 
+// cellOf returns a cell of the experiment: a device at a load.
 func cellOf(dut string, mbps float64) result.Cell {
 	return result.NewCell(result.DUT, dut, result.Clients, 3, result.OfferedMbps, mbps, result.Direction, result.Up,
 		result.Profile, result.PerPacket)

@@ -18,10 +18,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// drawn measures nothing: its figures are drawn by chance, with the block and the device as seed.
+// The tests of this file check the key until: a cell is measured block by block until its interval is narrow enough
+// ("±4 %"). After some numbers of blocks (looks) the run decides which cells are exact enough. The tests use a measure
+// of their own, "drawn", that needs no lab.
+
+// drawn is a measure whose figures are random numbers. The seed is the block and the length of the device's name.
 type drawn struct{}
 
-// draw is one of its windows.
+// draw is the record of one window.
 type draw struct {
 	result.Head
 	Cell   result.Cell `json:"cell"`
@@ -32,6 +36,7 @@ type draw struct {
 // spreads are the standard deviations of a device's values, as shares.
 var spreads = map[string]float64{"steady": 0.01, "uneven": 0.065, "wild": 0.3}
 
+// drawnFile is an experiment of the measure "drawn" with at most 20 blocks a device.
 const drawnFile = `measure = "drawn"
 duts = ["steady", "uneven", "wild"]
 clients = [1]
@@ -50,6 +55,7 @@ daemon = ["sleep", "9"]
 ready = "true"
 `
 
+// drawnTable returns the table of measures with "drawn" in addition.
 func drawnTable() measure.Table { return append(measure.All(), drawn{}) }
 
 func (drawn) Rules() experiment.Measure {
@@ -101,6 +107,7 @@ func (drawn) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	return analysis.Summarise(input, opts)
 }
 
+// drawnConfig returns the configuration of a run of drawnFile in folder dir.
 func drawnConfig(t *testing.T, dir string) runner.Config {
 	t.Helper()
 	e, err := drawnTable().Catalogue().Parse("drawn.toml", []byte(drawnFile))
@@ -111,7 +118,8 @@ func drawnConfig(t *testing.T, dir string) runner.Config {
 	return runner.Config{Measure: m.Run(), Records: m.Records(), Experiment: e, Dir: dir, Widths: drawnTable().Widths}
 }
 
-// TestUntilExactEnough: cells end at looks one by one, a resume goes on by the looks that were taken, and summary and
+// TestUntilExactEnough: each cell ends at the first look at which it is exact enough: "steady" after 10 blocks,
+// "uneven" after 16, and "wild" never, after all 20. A resumed run keeps the looks that were taken before. Summary and
 // table say how each cell ended.
 func TestUntilExactEnough(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
@@ -163,7 +171,8 @@ func TestUntilExactEnough(t *testing.T) {
 	}
 }
 
-// TestUntilTheTimeIsOver: a run whose time is over ends in order, and a resume measures nothing.
+// TestUntilTheTimeIsOver: a run whose time (AtMost) is over ends after the first window, without an error. A resume
+// measures nothing.
 func TestUntilTheTimeIsOver(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	for range 2 {
@@ -197,7 +206,7 @@ func TestUntilIsRefused(t *testing.T) {
 	}
 }
 
-// TestUntilIsTakenOrRefused: whether a measure that ships takes the rule is decided for each.
+// TestUntilIsTakenOrRefused: all measures have the keys until and at_most, except "capture" and "transition".
 func TestUntilIsTakenOrRefused(t *testing.T) {
 	for _, m := range measure.All().Catalogue().Measures {
 		takes := slices.Contains(m.Uses, "until")

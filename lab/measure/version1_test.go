@@ -19,9 +19,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestVersion1 holds the summaries of runs that were recorded and summarised by the
-// last program of version 1 against what is made of the same records now: every
-// figure is the same, under its new name.
+// The stored runs in testdata/version1 were recorded and summarised by the last program of version 1. A summary of that
+// version had other names and another structure. Most of this file says under which path a figure of version 1
+// ("before") is found in a summary of today ("now"). Paths are such as "metrics.rtt_p50_us.device.mean".
+
+// TestVersion1: the records of version 1 give the same figures now, under the metrics' new names.
 func TestVersion1(t *testing.T) {
 	folders, err := filepath.Glob("testdata/version1/*")
 	if err != nil || len(folders) == 0 {
@@ -48,7 +50,7 @@ func TestVersion1(t *testing.T) {
 	}
 }
 
-// unpacked copies a stored run into a folder as a run leaves it.
+// unpacked copies a stored run into a new folder, with the file names of a run, and returns the folder.
 func unpacked(t *testing.T, folder string) string {
 	dir := t.TempDir()
 	files := map[string][]byte{result.TrialsFile: gunzip(t, filepath.Join(folder, "trials.jsonl.gz"))}
@@ -95,12 +97,13 @@ func asJSON(t *testing.T, s analysis.Summary) (out map[string]any) {
 	return out
 }
 
-// summaryComparison walks a summary of version 1.
+// summaryComparison compares a summary of version 1 with one of today, and counts the compared figures.
 type summaryComparison struct {
 	t       *testing.T
 	figures int
 }
 
+// summary compares whole summaries. Version 1 listed cells of login storms apart, under "storms".
 func (c *summaryComparison) summary(before, now map[string]any) {
 	for _, key := range []string{"experiment", "mode", "confidence", "delta", "trials", "skipped", "rejects", "limits"} {
 		c.same(key, before[key], now[key])
@@ -137,7 +140,8 @@ func (c *summaryComparison) summary(before, now map[string]any) {
 	c.warnings(before, now)
 }
 
-// namedCounts puts a device's own numbers under their names, and a truth as it is counted.
+// namedCounts changes a cell of version 1 where today's form is not only another name. The list of a device's own
+// counts becomes fields count_before.NAME and count_after.NAME, and the bool device_leases becomes 1 or 0.
 func namedCounts(cell map[string]any) map[string]any {
 	if churn, ok := cell["churn"].(map[string]any); ok {
 		for _, count := range churn["counts"].([]any) {
@@ -152,7 +156,7 @@ func namedCounts(cell map[string]any) map[string]any {
 	return cell
 }
 
-// warnings are the same sentences; how they name cells and their order may differ.
+// warnings requires the same warnings, compared up to the first ": ". After it come names of cells, which may differ.
 func (c *summaryComparison) warnings(before, now map[string]any) {
 	heads := func(of any) map[string]bool {
 		out := map[string]bool{}
@@ -167,13 +171,13 @@ func (c *summaryComparison) warnings(before, now map[string]any) {
 	}
 }
 
-// dimensioned compares a record whose dimensions were fields of their own.
+// dimensioned compares a record whose dimensions were fields in version 1. Today they are fields of "dimensions".
 func (c *summaryComparison) dimensioned(name string, before, now map[string]any) {
 	dimensions, _ := now["dimensions"].(map[string]any)
 	for key, old := range before {
 		switch key {
 		case "dut", "clients", "offered_mbps", "direction", "profile":
-			if now[key] != nil { // of a quotient
+			if now[key] != nil { // a ratio of two cells has these fields today too
 				c.same(name+"."+key, old, now[key])
 			} else if new, ok := dimensions[key]; ok || !absent(old) {
 				c.same(name+"."+key, old, new)
@@ -184,8 +188,10 @@ func (c *summaryComparison) dimensioned(name string, before, now map[string]any)
 	}
 }
 
+// absent reports whether a value of version 1 stands for "nothing": today such values are left out.
 func absent(v any) bool { return v == nil || v == 0.0 || v == "" }
 
+// same requires that all leaves of two JSON values are equal.
 func (c *summaryComparison) same(name string, before, now any) {
 	if list, ok := before.([]any); ok && len(list) == 0 && now == nil {
 		return // an empty list is left out
@@ -198,7 +204,7 @@ func (c *summaryComparison) same(name string, before, now any) {
 	}
 }
 
-// untimed is a value without the unit in which texts said how long a run took.
+// untimed returns a value without the time that a run took, whose unit has changed in texts.
 func untimed(v any) any {
 	if text, ok := v.(string); ok {
 		return regexp.MustCompile(`over the \d.* of the run`).ReplaceAllString(text, "over the run")
@@ -206,10 +212,11 @@ func untimed(v any) any {
 	return v
 }
 
-// leaf finds one figure of a cell of version 1 in the cell of today.
+// leaf requires that a figure of a cell of version 1, at a path, has the same value in the cell of today. storm means
+// that the cell is of login storms.
 func (c *summaryComparison) leaf(cell, path string, before any, now map[string]any, storm bool) {
 	if path == "blocks_needed" || path == "verdict_note" {
-		return // how many more blocks would tell is said more cautiously than then
+		return // today's estimate of how many more blocks are needed is more cautious
 	}
 	new := leafValues("", now)
 	names := renamed(path, storm)
@@ -227,7 +234,7 @@ func (c *summaryComparison) leaf(cell, path string, before any, now map[string]a
 	}
 }
 
-// estimates of version 1 that stood under another name, by the end of their path.
+// estimates maps paths of version 1 to the paths of today.
 var estimates = map[string]string{
 	"overhead_ratio": "metrics.cpu_ns_per_bit.change", "rtt_us.p50": "metrics.rtt_p50_median_us.device.mean",
 	"rtt_us.p99":       "metrics.rtt_p99_median_us.device.mean",
@@ -246,7 +253,7 @@ var estimates = map[string]string{
 	"churn.per_second": "metrics.guests_per_second.device.mean",
 }
 
-// ofPhase is renamed for figures of a storm's phases.
+// ofPhase lists the paths of today for a figure of a storm's phase (lease, login); nil for other figures.
 func ofPhase(path string) []string {
 	for _, phase := range []string{"lease", "login"} {
 		if rest, ok := strings.CutPrefix(path, phase+"."); ok {
@@ -264,7 +271,7 @@ func ofPhase(path string) []string {
 	return nil
 }
 
-// renamed lists the paths in a cell of today under which a figure may stand.
+// renamed lists the paths in a cell of today under which a figure of version 1 may be found.
 func renamed(path string, storm bool) []string {
 	if to, ok := estimates[path]; ok {
 		return []string{to}
@@ -309,7 +316,8 @@ func renamed(path string, storm bool) []string {
 	return nil
 }
 
-// leafValues are the figures of a JSON value by their path; an estimate of nothing has none.
+// leafValues returns the leaves of a JSON value by their path, which begins with name. An estimate whose mean is null
+// has no leaves.
 func leafValues(name string, v any) map[string]any {
 	out := map[string]any{}
 	add := func(key string, part any) {

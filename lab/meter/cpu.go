@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// numbers parses decimal fields of a file of the kernel.
+// numbers parses decimal fields. file names the file below /proc that has them, for the error.
 func numbers(file string, fields []string) ([]int64, error) {
 	list := make([]int64, len(fields))
 	for i, f := range fields {
@@ -28,11 +28,11 @@ func numbers(file string, fields []string) ([]int64, error) {
 	return list, nil
 }
 
-// Thread is what one thread has used so far: its schedstat
-// (Documentation/scheduler/sched-stats), but for polling threads RunNs, which
-// comes from their task clock.
+// Thread is what one thread has used so far. The counters are those of its schedstat
+// (Documentation/scheduler/sched-stats). Only RunNs of a polling thread comes from its task clock, which is more exact
+// (see taskClock).
 type Thread struct {
-	TID    int   `json:"tid"`     // on the machine, whatever namespace the reader is in
+	TID    int   `json:"tid"`     // id on the machine, in whatever namespace the reader is; 0: of interrupts
 	RunNs  int64 `json:"run_ns"`  // time on a CPU, nanoseconds
 	WaitNs int64 `json:"wait_ns"` // time runnable but waiting for a CPU, nanoseconds
 	Slices int64 `json:"slices"`  // times it was given a CPU
@@ -62,10 +62,11 @@ func ReadThread(tid int) (Thread, error) {
 	return t, err
 }
 
-// PIDs lists all processes.
+// PIDs lists the ids of all processes.
 func PIDs() ([]int, error) { return ids("/proc") }
 
-// PIDsIn lists the processes of a process namespace, named by its /proc/PID/ns/pid link.
+// PIDsIn lists the ids of the processes in one process namespace. pidLink is what the link /proc/PID/ns/pid of such a
+// process holds: "pid:[4026531836]".
 func PIDsIn(pidLink string) ([]int, error) {
 	pids, err := PIDs()
 	return slices.DeleteFunc(pids, func(pid int) bool {
@@ -74,10 +75,10 @@ func PIDsIn(pidLink string) ([]int, error) {
 	}), err
 }
 
-// threads lists the threads of a process.
+// threads lists the ids of the threads of a process.
 func threads(pid int) ([]int, error) { return ids(fmt.Sprintf("/proc/%d/task", pid)) }
 
-// ids are the entries of a folder below /proc that are numbers.
+// ids lists the entries of a folder whose names are numbers: processes in /proc, threads in /proc/PID/task.
 func ids(path string) (list []int, err error) {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -93,8 +94,8 @@ func ids(path string) (list []int, err error) {
 	return list, err
 }
 
-// PollingThreads finds the kernel threads that poll network interfaces: "IFNAME-ID" by
-// thread id. Older kernels cut this name to 10 bytes.
+// PollingThreads finds the kernel threads that poll network interfaces (threaded NAPI). It returns, by thread id, the
+// thread's name without the prefix "napi/": "IFNAME-ID". Older kernels cut this name to 10 bytes.
 func PollingThreads() (map[int]string, error) {
 	found := map[int]string{}
 	pids, err := PIDs()
@@ -116,11 +117,11 @@ type Process struct {
 	Start  int64  `json:"start"`   // ticks since boot; tells reused ids apart
 	RunNs  int64  `json:"run_ns"`  // all threads, also ended ones
 	WaitNs int64  `json:"wait_ns"` // run-queue wait of the living threads
-	Ticks  int64  `json:"-"`       // user and system time of all threads, by ticks of 10 ms
+	Ticks  int64  `json:"-"`       // user and system time of all threads, in ticks of 10 ms
 }
 
-// processesIn reads every process of a process namespace, named by its
-// /proc/PID/ns/pid link, except those in skip, by process id.
+// processesIn reads the counters of the processes in one process namespace (see PIDsIn), by process id. It leaves out
+// those in skip.
 func processesIn(pidLink string, skip map[int]bool) (map[int]Process, error) {
 	found := map[int]Process{}
 	pids, err := PIDsIn(pidLink)
@@ -135,7 +136,7 @@ func processesIn(pidLink string, skip map[int]bool) (map[int]Process, error) {
 	return found, err
 }
 
-// ReadStat reads the identity and the ticks of one process or thread.
+// ReadStat reads /proc/PID/stat of one process or thread: name, parent, start and Ticks.
 func ReadStat(pid int) (Process, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -194,7 +195,8 @@ func pssKiB(pid int) (int64, error) {
 	return kib["Pss"], err
 }
 
-// ParseSizes reads a file of lines "NAME: NUMBER kB", of which one name must be there.
+// ParseSizes reads lines "NAME: NUMBER kB", and returns the numbers (KiB) by name. file names the file that has the
+// text, for errors. It is an error if the name needed is missing.
 func ParseSizes(file, text, needed string) (map[string]int64, error) {
 	kib := map[string]int64{}
 	for line := range strings.Lines(text) {

@@ -1,3 +1,6 @@
+// Meters links that no kernel thread polls. Their packets are taken in interrupts and in the softirq that follows them,
+// so no thread or process is charged for that work.
+
 package meter
 
 import (
@@ -13,12 +16,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/softirq"
 )
 
-// How links without polling threads are metered, in Sample.Polling.
+// Values of Sample.Polling: how links without polling threads are metered.
 const (
-	// BySoftirq is exact, by the kernel's tracepoints: the softirq's polls of the link, and the handlers of its device's
-	// interrupts.
+	// BySoftirq is exact. The kernel's tracepoints tell how long the softirq polled the link, and how long the handlers of
+	// its device's interrupts ran.
 	BySoftirq = "softirq"
-	// ByTicks is sampled: the interrupt and softirq time of all CPUs in /proc/stat, whatever caused it.
+	// ByTicks is sampled in ticks of 10 ms. It is the interrupt and softirq time of all CPUs in /proc/stat, whatever
+	// caused it.
 	ByTicks = "ticks"
 )
 
@@ -28,35 +32,34 @@ func Threaded(ifname string) bool {
 	return err == nil && strings.TrimSpace(string(text)) == "1"
 }
 
-// interrupted are links that are polled in interrupts.
-type interrupted struct {
-	meter *softirq.Meter  // nil: by ticks
-	why   error           // there is no meter
-	links map[string]port // by name
-	first string          // of the links: what ticks count is its
+// interruptedLinks meters the links that are polled in interrupts. The zero value has no links.
+type interruptedLinks struct {
+	meter *softirq.Meter             // nil: the kernel does not allow it, so the time is sampled (ByTicks)
+	links map[string]interruptedLink // by interface name
+	first string                     // first interface name of links; the time that ticks show is added to this link
 }
 
-// port is what interrupts do for a link.
-type port struct {
-	index int
-	irqs  []int // of its device
+// interruptedLink is a link that is polled in interrupts.
+type interruptedLink struct {
+	index int   // of the interface
+	irqs  []int // numbers of its device's interrupts; none for a virtual link
 }
 
-// add begins to meter a link.
-func (in *interrupted) add(name string, index int) {
+// add begins to meter a link, given by its interface's name and index.
+func (in *interruptedLinks) add(name string, index int) {
 	if in.links == nil {
-		in.links = map[string]port{}
-		in.meter, in.why = softirq.Open()
+		in.links = map[string]interruptedLink{}
+		in.meter, _ = softirq.Open() // an error: there is no meter
 	}
 	numbers, _ := softirq.InterruptsOf(name)
-	in.links[name] = port{index, numbers}
+	in.links[name] = interruptedLink{index, numbers}
 	if in.first == "" || name < in.first {
 		in.first = name
 	}
 }
 
-// polling is Sample.Polling.
-func (in *interrupted) polling() string {
+// polling returns the value for Sample.Polling.
+func (in *interruptedLinks) polling() string {
 	switch {
 	case in.links == nil:
 		return ""
@@ -66,21 +69,22 @@ func (in *interrupted) polling() string {
 	return BySoftirq
 }
 
-// read adds the time of each link to a sample, as a thread's without an id. stat is of the same moment.
-func (in *interrupted) read(out *Sample) error {
+// read writes the time of each link into out.NAPI, as a Thread without an id. Before the call out.Stat must be set,
+// from which ByTicks takes the time.
+func (in *interruptedLinks) read(out *Sample) error {
 	var errs []error
-	for name, p := range in.links {
+	for name, link := range in.links {
 		var t Thread
 		switch {
 		case in.meter != nil:
-			each, err := in.meter.Link(p.index)
+			polls, err := in.meter.Link(link.index)
 			errs = append(errs, err)
-			t.Slices = softirq.Sum(each).Times
-			t.RunNs = out.addInterrupts(each)
-			for _, number := range p.irqs {
-				each, err := in.meter.Interrupt(number)
+			t.Slices = softirq.Sum(polls).Times
+			t.RunNs = out.addInterrupts(polls)
+			for _, number := range link.irqs {
+				handlers, err := in.meter.Interrupt(number)
 				errs = append(errs, err)
-				t.RunNs += out.addInterrupts(each)
+				t.RunNs += out.addInterrupts(handlers)
 			}
 		case name == in.first:
 			t.RunNs = (out.Stat.IRQ + out.Stat.SoftIRQ) * tick
@@ -91,21 +95,22 @@ func (in *interrupted) read(out *Sample) error {
 	return errors.Join(errs...)
 }
 
-// addInterrupts adds work by CPU, and returns its time on all of them, nanoseconds.
-func (s *Sample) addInterrupts(each []softirq.Work) (ns int64) {
+// addInterrupts adds work, which is listed by CPU, to InterruptNs. It returns the time of all CPUs together,
+// nanoseconds.
+func (s *Sample) addInterrupts(byCPU []softirq.Work) (ns int64) {
 	if s.InterruptNs == nil {
 		s.InterruptNs = map[int]int64{}
 	}
-	for cpu, w := range each {
+	for cpu, w := range byCPU {
 		s.InterruptNs[cpu] += w.Ns
 		ns += w.Ns
 	}
 	return ns
 }
 
-// StolenNs is how much of the time of links that are polled in interrupts the hypervisor had at most between two
-// samples, nanoseconds: of each CPU no more than it took of that CPU, and than interrupts worked there. Steal has ticks
-// of 10 ms.
+// StolenNs returns the largest part of InterruptNs between samples a and b in which the hypervisor may have had the
+// CPUs instead, nanoseconds. The clock of interrupts runs on while another virtual machine has the CPU. On each CPU
+// that part is at most the steal of the CPU (ticks of 10 ms), and at most the time of the interrupts there.
 func StolenNs(a, b Sample) (most int64) {
 	for cpu, ns := range b.InterruptNs {
 		most += min(ns-a.InterruptNs[cpu], (b.Steal[cpu]-a.Steal[cpu])*tick)
@@ -113,17 +118,19 @@ func StolenNs(a, b Sample) (most int64) {
 	return most
 }
 
-// tick of /proc/stat, nanoseconds.
+// tick is the unit of time of /proc/stat, nanoseconds.
 const tick = 10_000_000
 
-func (in *interrupted) close() {
+// close ends the metering and forgets all links.
+func (in *interruptedLinks) close() {
 	if in.meter != nil {
 		in.meter.Close()
 	}
-	*in = interrupted{}
+	*in = interruptedLinks{}
 }
 
-// openLink finds what polls a link: its threads, one for each of its queues, or interrupts.
+// openLink begins to meter a link, given by its interface's name. tids are the threads that poll it, one for each of
+// its queues. A link without threads is polled in interrupts.
 func (s *Sampler) openLink(name string, tids []int) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -133,8 +140,8 @@ func (s *Sampler) openLink(name string, tids []int) error {
 		s.veths = append(s.veths, name)
 	}
 	if len(tids) == 0 {
-		_, soft := os.Stat(filepath.Join("/sys/class/net", name, "device"))
-		if Threaded(name) || soft != nil && link.Type() != "veth" {
+		_, noHardware := os.Stat(filepath.Join("/sys/class/net", name, "device"))
+		if Threaded(name) || noHardware != nil && link.Type() != "veth" {
 			return fmt.Errorf("%s has 0 NAPI threads: is threaded NAPI on and GRO not switched off?", name)
 		}
 		s.interrupted.add(name, link.Attrs().Index)
@@ -149,7 +156,7 @@ func (s *Sampler) openLink(name string, tids []int) error {
 	return nil
 }
 
-// readThreads is the sum of a link's polling threads, with the id of the first.
+// readThreads adds up the counters of a link's polling threads. The sum has the id of the first thread.
 func readThreads(list []pollingThread) (sum Thread, err error) {
 	for _, t := range list {
 		one, err := t.read()

@@ -1,3 +1,6 @@
+// A Sampler reads what a host's work costs: here the CPU time for polling links, which threads or interrupts do
+// (interrupts.go).
+
 package meter
 
 import (
@@ -8,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestInterruptsAgainstThreads: a router's links are metered whether threads poll them or interrupts do. The times are
-// only printed, to compare by hand: docs/validation.md, "Interrupts against threads".
+// TestInterruptsAgainstThreads: a router's links are metered both when threads poll them and when interrupts do. The
+// test only prints the times. docs/validation.md, "Interrupts against threads", compares them.
 func TestInterruptsAgainstThreads(t *testing.T) {
 	client, router, server := netnstest.NewSpace(t), netnstest.NewSpace(t), netnstest.NewSpace(t)
 	router.Run(t, `ip link add mslan type veth peer name mscli netns $client
@@ -17,7 +20,7 @@ ip link add mswan type veth peer name mssrv netns $server
 for port in mslan mswan; do ethtool -K $port gro on >/dev/null; ip link set $port up; done
 ip addr add 10.9.1.1/24 dev mslan; ip addr add 10.9.2.1/24 dev mswan; sysctl -qw net.ipv4.ip_forward=1`,
 		fmt.Sprintf("client=%d", client.TID()), fmt.Sprintf("server=%d", server.TID()))
-	// Without tso: what a veth with it sends, its other end receives without a poll that could be metered.
+	// TSO is off, because frames of a veth with TSO reach its other end without a poll that could be metered.
 	client.Run(t, "ethtool -K mscli tso off >/dev/null; ip addr add 10.9.1.2/24 dev mscli; ip link set mscli up; ip "+
 		"route add default via 10.9.1.1")
 	server.Run(t, "ip addr add 10.9.2.2/24 dev mssrv; ip link set mssrv up; ip route add default via 10.9.2.1")
@@ -32,7 +35,8 @@ ip addr add 10.9.1.1/24 dev mslan; ip addr add 10.9.2.1/24 dev mswan; sysctl -qw
 	}
 }
 
-// checkPolls sends packets through the router, in whose namespace it runs.
+// checkPolls runs in the router's namespace. It has client send packets through the router, and checks the samples
+// before and after. threads tells whether threads poll the router's links.
 func checkPolls(t *testing.T, client *netnstest.Space, threads bool) {
 	const packets = 20_000
 	s := Sampler{IfNames: []string{"mslan", "mswan"}}
@@ -75,7 +79,7 @@ func checkPolls(t *testing.T, client *netnstest.Space, threads bool) {
 	}
 }
 
-// TestStolen: of each CPU no more counts as stolen than was taken of it, and than interrupts worked there.
+// TestStolen: on each CPU the stolen time is at most the CPU's steal, and at most the time of its interrupts.
 func TestStolen(t *testing.T) {
 	before := Sample{InterruptNs: map[int]int64{0: 5e6, 1: 1e6}, Steal: map[int]int64{0: 100, 1: 7, 2: 0}}
 	after := Sample{InterruptNs: map[int]int64{0: 205e6, 1: 4e6, 2: 8e6, 3: 9e6},
@@ -85,7 +89,7 @@ func TestStolen(t *testing.T) {
 	}
 }
 
-// send sends datagrams to the server.
+// send sends so many datagrams to the server.
 func send(packets int) error {
 	conn, err := net.Dial("udp", "10.9.2.2:9")
 	if err != nil {

@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// kthreadd starts all other threads of the kernel.
+// kthreadd is the id of the kernel thread that is the parent of all others.
 const kthreadd = 2
 
-// OfKernel reports whether a process is a thread of the kernel.
+// OfKernel reports whether a process is a kernel thread.
 func (p Process) OfKernel() bool { return p.Parent == kthreadd }
 
-// readKernel adds the kernel's threads that count: those of Kernel, of the whole machine. They have no namespace, so
-// what they do for others counts too. Threads that have ended keep what they had used when they were last read.
+// readKernel adds the kernel threads that Sampler.Kernel names to out.Processes. It takes those of the whole machine,
+// because a kernel thread has no namespace, so their work for other programs is in the figures too. A thread that has
+// ended is listed with what it had used when it was last read.
 func (s *Sampler) readKernel(out *Sample) error {
 	if len(s.Kernel) == 0 {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestKernelThreads: threads of the kernel count by their names up to a slash, and keep what they had used when they
-// are gone.
+// TestKernelThreads: readKernel lists the kernel threads that Sampler.Kernel names. It goes on to list one that has
+// ended.
 func TestKernelThreads(t *testing.T) {
 	s := &Sampler{Kernel: []string{"ksoftirqd"}}
 	var first, then Sample

@@ -6,16 +6,16 @@ import (
 	"runtime"
 )
 
-// Moment is a reading of the counters that a course over time needs.
+// Moment is a reading of few counters, which is taken many times within a window.
 type Moment struct {
-	Ns      int64 `json:"ns"`       // the host's clock
-	CPUNs   int64 `json:"cpu_ns"`   // that polling threads and counted programs have used so far
-	TxBytes int64 `json:"tx_bytes"` // that some links have sent so far
+	Ns      int64 `json:"ns"`       // the host's monotonic clock
+	CPUNs   int64 `json:"cpu_ns"`   // CPU time so far of polling threads, interrupts and counted programs
+	TxBytes int64 `json:"tx_bytes"` // bytes that the links have sent so far
 }
 
-// Moment reads CPU time and what some links have sent. It costs a part of Sample, because it looks for no new programs:
-// a program counts from the sample after its start on. costNs is the CPU time that the reading took; it is in
-// Sample.MeterNs, too.
+// Moment reads the CPU time, and the bytes that the interfaces named by links have sent. It costs less than Sample,
+// because it does not look for new programs: a program counts only from the next Sample on. costNs is the CPU time of
+// the reading itself; Sample.MeterNs includes it.
 func (s *Sampler) Moment(links []string) (m Moment, costNs int64, err error) {
 	runtime.LockOSThread() // the cost is taken from the thread's own clock
 	defer runtime.UnlockOSThread()

@@ -22,7 +22,8 @@ const (
 )
 
 // NAPIThreads returns the ids of the threads that poll the given interfaces of the caller's network namespace, by
-// interface. Kernels before 6.8, and emulators of processes, do not tell: there it goes by the threads' names (ThreadsNamed).
+// interface name. Kernels before 6.8, and emulators such as qemu-user, do not tell the ids. There it finds the threads
+// by their names (ThreadsNamed).
 func NAPIThreads(ifnames []string) (map[string][]int, error) {
 	threads, err := threadsOfNamespace()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -44,8 +45,9 @@ func NAPIThreads(ifnames []string) (map[string][]int, error) {
 	return found, nil
 }
 
-// threadsOfNamespace lists the polling threads of a network namespace by the index of their interface. A kernel without
-// the family is fs.ErrNotExist, and one whose family has no such command EOPNOTSUPP.
+// threadsOfNamespace lists the polling threads of the caller's network namespace, by the index of their interface. The
+// error is fs.ErrNotExist on a kernel without the family "netdev", and EOPNOTSUPP on one whose family lacks the
+// command.
 func threadsOfNamespace() (map[uint32][]int, error) {
 	family, err := netlink.GenlFamilyGet("netdev")
 	if errors.Is(err, unix.ENOENT) {
@@ -86,9 +88,9 @@ func threadsOfNamespace() (map[uint32][]int, error) {
 	})
 }
 
-// dump sends a request and calls each with the body of every message until the kernel says that it was the last. The
-// messages of the family do not have the flag of several messages (NLM_F_MULTI), and the library's own Execute would
-// end with the first.
+// dump sends a request and calls each with the body of every message of the answer, until the kernel ends the answer.
+// The library's Execute would stop after the first message, because messages of this family lack the flag that more
+// follow (NLM_F_MULTI).
 func dump(req *nl.NetlinkRequest, each func(body []byte) error) error {
 	s, err := nl.Subscribe(unix.NETLINK_GENERIC)
 	if err != nil {
@@ -123,8 +125,8 @@ func dump(req *nl.NetlinkRequest, each func(body []byte) error) error {
 	}
 }
 
-// ThreadsNamed returns the threads of all namespaces that are named after one of the interfaces, by interface. The names of
-// interfaces must differ from others' in their first 10 bytes: see PollingThreads.
+// ThreadsNamed returns the ids of the threads that are named after one of the interfaces, by interface name. It takes
+// threads of all namespaces. The names of interfaces must differ in their first 10 bytes (see PollingThreads).
 func ThreadsNamed(ifnames []string) (map[string][]int, error) {
 	all, err := PollingThreads()
 	found := map[string][]int{}

@@ -7,8 +7,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestNAPIThreadsOfNamespace: an interface's polling threads are its own, although another namespace has an interface
-// of its name, and their names say the interface.
+// TestNAPIThreadsOfNamespace: two namespaces have an interface of the same name. NAPIThreads tells their polling
+// threads apart. ThreadsNamed finds both.
 func TestNAPIThreadsOfNamespace(t *testing.T) {
 	const threaded = `ip link add lan9 type veth peer name p0; ip link set lan9 up; ip link set p0 up
 ethtool -K lan9 gro on; echo 1 >/sys/class/net/lan9/threaded`

@@ -14,10 +14,10 @@ import (
 type Link struct {
 	RxBytes   int64 `json:"rx_bytes"`
 	RxPackets int64 `json:"rx_packets"`
-	RxDropped int64 `json:"rx_dropped"` // with errors and overruns
+	RxDropped int64 `json:"rx_dropped"` // includes errors and overruns
 	TxBytes   int64 `json:"tx_bytes"`
 	TxPackets int64 `json:"tx_packets"`
-	TxDropped int64 `json:"tx_dropped"` // with errors and overruns
+	TxDropped int64 `json:"tx_dropped"` // includes errors and overruns
 }
 
 // Sub returns what was counted between two readings.
@@ -26,11 +26,11 @@ func (l Link) Sub(m Link) Link {
 		l.TxBytes - m.TxBytes, l.TxPackets - m.TxPackets, l.TxDropped - m.TxDropped}
 }
 
-// ethernetHeader is what a polled veth does not count of a frame: the receiving end counts for both, and
-// its polling thread gets frames whose header was taken off (drivers/net/veth.c, veth_forward_skb).
+// ethernetHeader is the number of bytes of a frame that a polled veth does not count. Its receiving end counts for both
+// ends, and gets frames whose Ethernet header was taken off (drivers/net/veth.c, veth_forward_skb).
 const ethernetHeader = 14
 
-// withHeaders is the link of a polled veth with whole frames.
+// withHeaders returns the counters of a polled veth with the Ethernet header of each frame added.
 func (l Link) withHeaders() Link {
 	l.RxBytes += ethernetHeader * l.RxPackets
 	l.TxBytes += ethernetHeader * l.TxPackets
@@ -59,8 +59,8 @@ func parseNetDev(text string) (map[string]Link, error) {
 	return links, nil
 }
 
-// Listening reads the TCP ports that take connections from the text of /proc/net/tcp
-// (Documentation/networking/proc_net_tcp), in any order.
+// Listening returns the TCP ports on which programs listen, in any order. text is that of /proc/net/tcp
+// (Documentation/networking/proc_net_tcp).
 func Listening(text string) (ports []uint16, err error) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
@@ -77,8 +77,8 @@ func Listening(text string) (ports []uint16, err error) {
 	return ports, nil
 }
 
-// SNMP holds the counters of /proc/net/snmp and /proc/net/snmp6 the lab uses, one namespace's or
-// the sum of several. Those of IP and UDP are of both families together; the kernel counts TCP so itself.
+// SNMP holds those counters of /proc/net/snmp and /proc/net/snmp6 that the lab uses. They are of one namespace, or the
+// sum of several. All count IPv4 and IPv6 together.
 type SNMP struct {
 	IPInReceives  int64 `json:"ip_in"`       // buffers the IP layer received, after aggregation
 	IPOutRequests int64 `json:"ip_out"`      // buffers the IP layer sent, before segmentation
@@ -86,12 +86,10 @@ type SNMP struct {
 	TCPRetrans    int64 `json:"tcp_retrans"` // segments sent again
 	UDPOut        int64 `json:"udp_out"`     // datagrams sent
 
-	// Fragments that the host made and received, and the packets it gave up: for want of a fragment, and because they were
-	// too long and not to be cut.
-	FragCreates int64 `json:"frag_creates,omitzero"`
-	ReasmReqds  int64 `json:"reasm_reqds,omitzero"`
-	ReasmFails  int64 `json:"reasm_fails,omitzero"`
-	FragFails   int64 `json:"frag_fails,omitzero"`
+	FragCreates int64 `json:"frag_creates,omitzero"` // fragments made
+	ReasmReqds  int64 `json:"reasm_reqds,omitzero"`  // fragments received
+	ReasmFails  int64 `json:"reasm_fails,omitzero"`  // packets given up because a fragment was missing
+	FragFails   int64 `json:"frag_fails,omitzero"`   // packets given up because they were too long and not to be cut
 }
 
 // Add returns the sum of two namespaces' counters.
@@ -153,8 +151,8 @@ func parseSNMP6(text string) (SNMP, error) {
 		ReasmFails: values["Ip6ReasmFails"], FragFails: values["Ip6FragFails"]}, nil
 }
 
-// SNMPFile is the open /proc/net/snmp of one network namespace, and /proc/net/snmp6 where the namespace has IPv6
-// addresses. It stays with the namespace in which it was opened, from whichever thread it is read.
+// SNMPFile holds the open /proc/net/snmp of one network namespace, and /proc/net/snmp6 (f6) if the namespace has IPv6
+// addresses. It reads the counters of the namespace in which it was opened, whichever thread calls Read.
 type SNMPFile struct{ f, f6 *os.File }
 
 // OpenSNMP opens the counters of the calling thread's network namespace; the
@@ -182,7 +180,7 @@ func (s *SNMPFile) Read() (SNMP, error) {
 	return sum.Add(v6), err
 }
 
-// readCounters reads an open file of counters from its beginning.
+// readCounters reads an open file of counters from its beginning, and parses its text.
 func readCounters(f *os.File, parse func(text string) (SNMP, error)) (SNMP, error) {
 	var text [16 << 10]byte // far more than the kernel writes
 	n, err := f.ReadAt(text[:], 0)

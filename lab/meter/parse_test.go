@@ -1,3 +1,5 @@
+// Tests of the parsers of files below /proc.
+
 package meter
 
 import (
@@ -9,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// fixture reads a file of testdata: the text of a file below /proc of a real machine.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))

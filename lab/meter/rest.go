@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// Rest is what the programs of a host still have to do with what they were sent. All zero: nothing.
+// Rest says whether the programs of a host still work on the packets that they were sent. The zero value: they do not.
 //
-// A program that waits for a CPU takes next to no CPU time, as one does that has nothing to do. Their states differ: a
-// thread for which something has come is woken, and stays runnable until it has worked that off.
+// CPU time does not tell that. A program that waits for a CPU uses next to none, like one that has nothing to do. The
+// states of their threads differ: the kernel wakes a thread for which packets have come, and the thread stays runnable
+// until it has handled them.
 type Rest struct {
 	Awake       int   `json:"awake"`        // threads that run, wait for a CPU or a disk, or are stopped
-	QueuedBytes int64 `json:"queued_bytes"` // of memory, for frames in the queues of packet sockets; rings have none
+	QueuedBytes int64 `json:"queued_bytes"` // memory of frames in the queues of packet sockets; rings are not counted
 }
 
-// Rest reads what the host's programs still have to do, those that count and all that they have started.
+// Rest reads what the host's counted programs still have to do, and the programs that these have started.
 func (s *Sampler) Rest() (r Rest, err error) {
 	text, err := os.ReadFile("/proc/thread-self/net/packet")
 	if err != nil {
@@ -44,14 +45,14 @@ func (s *Sampler) Rest() (r Rest, err error) {
 	return r, nil
 }
 
-// awake reports whether a thread has something to do, by its /proc/TID/stat (proc_pid_stat(5)). Sleeping (S), idle
-// kernel threads (I), zombies (Z) and the dead (X) have not.
+// awake reports whether a thread has something to do. stat is the text of its /proc/TID/stat (proc_pid_stat(5)).
+// Threads that sleep (S), idle kernel threads (I), zombies (Z) and dead threads (X) have nothing to do.
 func awake(stat []byte) bool {
 	_, rest, found := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(") "))
 	return found && len(rest) > 0 && !strings.ContainsRune("SIZX", rune(rest[0]))
 }
 
-// parsePacket sums the memory of frames that wait, from the text of /proc/net/packet.
+// parsePacket adds up the memory of the frames that wait in packet sockets. text is that of /proc/net/packet.
 func parsePacket(text string) (bytes int64, err error) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)

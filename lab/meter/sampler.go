@@ -12,22 +12,22 @@ import (
 
 // Sample is one reading of all of a host's meters.
 type Sample struct {
-	MonotonicNs int64             `json:"monotonic_ns"` // the host's clock when the CPU counters were read
-	LinksNs     int64             `json:"links_ns"`     // and when those of the links were
-	NAPI        map[string]Thread `json:"napi"`         // by interface name: all that poll it together
+	MonotonicNs int64             `json:"monotonic_ns"` // the host's monotonic clock when the CPU counters were read
+	LinksNs     int64             `json:"links_ns"`     // the same clock when the links' counters were read
+	NAPI        map[string]Thread `json:"napi"`         // by interface name: the sum of all threads that poll it
 	Processes   []Process         `json:"processes"`    // the host's programs, see Sampler.Counted
 	Links       map[string]Link   `json:"links"`        // by interface name
-	SNMP        SNMP              `json:"snmp"`         // host and clients together
+	SNMP        SNMP              `json:"snmp"`         // sum of the host's namespace and its clients'
 	IPIn        int64             `json:"ip_in"`        // buffers received by the host's own IP layer
-	Stat        Stat              `json:"stat"`         // the whole machine
-	Unused      map[int]int64     `json:"unused"`       // ticks in which each CPU idled, or another guest had it
-	Steal       map[int]int64     `json:"steal"`        // ticks in which another guest had each CPU
-	CPUs        int               `json:"cpus"`         // of the machine, online
+	Stat        Stat              `json:"stat"`         // of the whole machine
+	Unused      map[int]int64     `json:"unused"`       // by CPU: ticks in which it idled or another virtual machine had it
+	Steal       map[int]int64     `json:"steal"`        // by CPU: ticks in which another virtual machine had it
+	CPUs        int               `json:"cpus"`         // number of the machine's CPUs that are online
 	AgentNs     int64             `json:"agent_ns"`     // CPU time of the agent itself
-	MeterNs     int64             `json:"meter_ns"`     // CPU time all samples so far have cost
-	// Polling is how links without threads were metered: BySoftirq or ByTicks; empty: all have threads.
+	MeterNs     int64             `json:"meter_ns"`     // CPU time that all readings so far have cost
+	// Polling is how links without polling threads were metered: BySoftirq or ByTicks; empty: all links have threads.
 	Polling string `json:"polling,omitempty"`
-	// InterruptNs is the part of NAPI that was in interrupts, by CPU: see StolenNs.
+	// InterruptNs is the part of NAPI's time that was in interrupts, by CPU (see StolenNs).
 	InterruptNs map[int]int64 `json:"interrupt_ns,omitempty"`
 	// Unmetered is why NAPI and Processes are left out; empty: they are read.
 	Unmetered string `json:"unmetered,omitempty"`
@@ -37,36 +37,35 @@ type Sample struct {
 type Sampler struct {
 	// IfNames are the lab's links on this host.
 	IfNames []string
-	// PIDLink names the process namespace of the host's programs.
+	// PIDLink names the process namespace of the host's programs (see PIDsIn).
 	PIDLink string
 	// Skip are processes of that namespace that are never counted.
 	Skip map[int]bool
 	// Counted are the command names that count; empty counts all.
 	Counted []string
-	// Follow counts programs by task clocks, as polling threads always are: to
-	// the nanosecond, with all their descendants. It counts what runs when the
-	// sampler is opened and what that starts; not what the agent starts later, nor
-	// what a program starts in the very milliseconds in which its clocks are opened.
-	// A program that is not Counted but starts one that is must go on running.
+	// Follow counts programs by task clocks, as polling threads always are: to the nanosecond, with all their descendants.
+	// It counts the programs that run when the sampler is opened, and what these start. It does not count what the agent
+	// starts later, nor what a program starts in the very milliseconds in which its clocks are opened. A program that is
+	// not Counted, but has started one that is, must go on running.
 	Follow bool
-	// Kernel are threads of the kernel that count as well, by their names up to a slash: "kworker", "ksoftirqd".
+	// Kernel lists the kernel threads that count as well, by their names up to a slash: "kworker", "ksoftirqd".
 	Kernel []string
-	// Unmetered is why CPU time is left out; empty: it is read, and clocks that cannot be opened are an error.
+	// Unmetered is why CPU time is not read. Empty: it is read, and a clock that cannot be opened is an error.
 	Unmetered string
 
-	napi    map[string][]pollingThread
-	veths   []string              // of IfNames
-	roots   map[Process]*followed // by Process.id
-	kernel  map[Process]Process   // threads of the kernel as they were last read, by Process.id
-	snmp    []*SNMPFile           // the host's, and those of clients with namespaces of their own
-	meterNs int64
+	napi    map[string][]pollingThread // by interface name
+	veths   []string                   // those of IfNames that are veths
+	roots   map[Process]*followed      // programs with task clocks (Follow), by Process.id
+	kernel  map[Process]Process        // kernel threads as they were last read, by Process.id
+	snmp    []*SNMPFile                // the host's first, then those of clients with namespaces of their own
+	meterNs int64                      // Sample.MeterNs
 
-	interrupted interrupted // of IfNames: those without threads
+	interrupted interruptedLinks // those of IfNames that no thread polls
 }
 
-// Open finds the polling threads of IfNames; call it when links are up and
-// again when they change. A link that the kernel was asked to poll by threads and that has none is an error: nobody
-// would count its work. Other links without are metered in interrupts. After an error nothing is open.
+// Open finds the polling threads of IfNames and opens all counters. Call it when the links are up, and again when they
+// change. Links without polling threads are metered in interrupts. It is an error if the kernel was asked to poll a
+// link by threads and the link has none, because its work would not be counted. After an error nothing is open.
 func (s *Sampler) Open() (err error) {
 	s.Close()
 	defer func() {
@@ -104,7 +103,7 @@ func (s *Sampler) openClocks() error {
 	return nil
 }
 
-// AddClients adds the counters of clients with namespaces of their own.
+// AddClients adds the counters of clients that have network namespaces of their own.
 func (s *Sampler) AddClients(files []*SNMPFile) { s.snmp = append(s.snmp, files...) }
 
 // Close releases the open counters.
@@ -124,8 +123,7 @@ func (s *Sampler) Close() {
 	s.napi, s.veths, s.roots, s.kernel, s.snmp = nil, nil, nil, nil, nil
 }
 
-// Sample reads all meters. A failing meter is part of the returned error; what
-// the others read is returned all the same.
+// Sample reads all meters. When one of them fails, the error says so, and the sample has the readings of the others.
 func (s *Sampler) Sample() (Sample, error) {
 	runtime.LockOSThread() // the cost is taken from the thread's own clock
 	defer runtime.UnlockOSThread()
@@ -151,7 +149,7 @@ func (s *Sampler) Sample() (Sample, error) {
 	return out, errors.Join(errs...)
 }
 
-// readClocks reads the time of polling threads and programs.
+// readClocks reads the CPU time of polling threads, programs and kernel threads into out.
 func (s *Sampler) readClocks(out *Sample) error {
 	var errs []error
 	for name, list := range s.napi {
@@ -178,9 +176,8 @@ func (s *Sampler) readClocks(out *Sample) error {
 // id tells processes apart, also those with a reused process id.
 func (p Process) id() Process { return Process{PID: p.PID, Start: p.Start} }
 
-// readFollowed reads the task clocks of all programs that were ever seen, and follows
-// those not seen before, except the ones that a followed program has started: its clocks
-// count them already.
+// readFollowed reads the task clocks of all programs that it follows, and begins to follow new programs. It does not
+// follow a program that a followed one has started, because the clocks of that one count it already.
 func (s *Sampler) readFollowed(out *Sample) error {
 	first := s.roots == nil
 	if first {
@@ -215,13 +212,15 @@ func (s *Sampler) readFollowed(out *Sample) error {
 	return errors.Join(errs...)
 }
 
+// counts reports whether a process is one of the programs in Counted.
 func (s *Sampler) counts(p Process) bool {
 	return len(s.Counted) == 0 || slices.Contains(s.Counted, p.Name)
 }
 
-// rootOf is the followed program that p is or descends from, found by the parents of
-// living programs. A program that the host's init has taken over may be an orphan or the
-// agent's: it counts as an orphan, covered by the clocks of a root that is not known.
+// rootOf returns the followed program that p is or descends from. It looks for it among the parents of p in alive, the
+// host's living programs by process id. covered reports whether the clocks of a followed program count p. That is taken
+// to be so, without a known root, if the parent of p is not among the host's programs: p may then be an orphan whose
+// parent was followed and has ended.
 func (s *Sampler) rootOf(p Process, alive map[int]Process) (root *followed, covered bool) {
 	orphan := true
 	for range len(alive) + 1 {
@@ -253,6 +252,7 @@ func (s *Sampler) readLinks(out *Sample) error {
 	return nil
 }
 
+// readNet reads the counters of all links, and the IP counters of the host and its clients, into out.
 func (s *Sampler) readNet(out *Sample) error {
 	if err := s.readLinks(out); err != nil {
 		return err
@@ -272,9 +272,8 @@ func (s *Sampler) readNet(out *Sample) error {
 	return nil
 }
 
-// PSSMiB is the memory of the counted processes in MiB, when programs are
-// followed with their descendants'. It walks page tables (milliseconds for large
-// programs), so it is read outside the windows.
+// PSSMiB returns the memory of the counted processes in MiB (proportional set size). With Follow it includes their
+// descendants. It walks page tables, which takes milliseconds for large programs, so it is called outside of windows.
 func (s *Sampler) PSSMiB() (float64, error) {
 	alive, err := processesIn(s.PIDLink, s.Skip)
 	if err != nil {
@@ -298,6 +297,7 @@ func MonotonicNs() int64 { return clockNs(unix.CLOCK_MONOTONIC) }
 // ThreadNs is the CPU time of the calling thread, nanoseconds.
 func ThreadNs() int64 { return clockNs(unix.CLOCK_THREAD_CPUTIME_ID) }
 
+// clockNs reads a clock of clock_gettime(2), nanoseconds.
 func clockNs(id int32) int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(id, &ts); err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Stat is one line of /proc/stat in ticks of 10 ms: the machine's own,
-// sampled view of where its CPUs were (what mpstat prints).
+// Stat is one line of /proc/stat: how many ticks of 10 ms CPUs spent in each state. The kernel samples the state at
+// each tick, and mpstat prints these figures.
 type Stat struct {
 	User, Nice, System, Idle, IOWait, IRQ, SoftIRQ, Steal int64
 }
@@ -24,11 +24,11 @@ func (s Stat) Total() int64 {
 	return s.User + s.Nice + s.System + s.Idle + s.IOWait + s.IRQ + s.SoftIRQ + s.Steal
 }
 
-// BusyNs is the time in which something ran here, nanoseconds.
+// BusyNs is the time in which this machine's CPUs ran something, nanoseconds.
 func (s Stat) BusyNs() int64 { return (s.Total() - s.Idle - s.IOWait - s.Steal) * tick }
 
-// ParseProcStat reads the text of /proc/stat: the line of all CPUs together and those of
-// each CPU.
+// ParseProcStat reads the text of /proc/stat. all is the line of all CPUs together, cpus has the line of each CPU by
+// its number.
 func ParseProcStat(text string) (all Stat, cpus map[int]Stat, err error) {
 	cpus = map[int]Stat{}
 	found := false

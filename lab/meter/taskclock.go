@@ -17,15 +17,14 @@ import (
 // PERF_COUNT_SW_TASK_CLOCK; no hardware counter is needed). It is the descriptor of a
 // perf event.
 //
-// schedstat is not exact here. When a wake-up is to preempt the running thread, the
-// scheduler stops its clock at the wake-up and does not read it again at the switch
-// (rq_clock_skip_update): the time until the running thread can be interrupted, for a
-// polling thread the rest of its batch, counts for the thread that still waits. With two
-// routers on a CPU one pays for the other.
+// schedstat is not exact enough. When a thread wakes up that is to preempt the running thread, the scheduler stops its
+// clock at the wake-up and does not read it again at the switch (rq_clock_skip_update). Until the switch the running
+// thread works on: a polling thread finishes its batch of packets. schedstat adds that time to the thread that waits.
+// So with two routers on one CPU, one would be charged for work of the other.
 type taskClock int
 
-// openTaskClock counts for thread tid from now on. With inherit also for every
-// thread and process it starts from now on, and theirs, also after they ended.
+// openTaskClock opens a clock that counts the CPU time of thread tid from now on. With inherit it also counts all
+// threads and processes that the thread starts from now on, and their descendants. It keeps the time of those that end.
 func openTaskClock(tid int, inherit bool) (taskClock, error) {
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK}
 	attr.Size = uint32(unsafe.Sizeof(attr))
@@ -65,6 +64,7 @@ type pollingThread struct {
 	clock taskClock
 }
 
+// openPollingThread opens the counters of the NAPI thread with the id tid.
 func openPollingThread(tid int) (pollingThread, error) {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/schedstat", tid))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,6 +80,7 @@ func openPollingThread(tid int) (pollingThread, error) {
 	return pollingThread{tid, file, clock}, err
 }
 
+// read reads what the thread has used so far.
 func (t pollingThread) read() (Thread, error) {
 	var buf [128]byte
 	n, err := t.file.ReadAt(buf[:], 0)
@@ -100,14 +101,13 @@ func (t pollingThread) close() {
 	t.clock.close()
 }
 
-// followed is a process whose time is counted by task clocks, with all that
-// descends from it.
+// followed is a process whose CPU time is counted by task clocks, together with that of its descendants.
 type followed struct {
-	Process // RunNs is what it had used before it was followed
-	clocks  []taskClock
+	Process             // as it was read when it was first seen; the clocks count from then on
+	clocks  []taskClock // one for each thread that it had then
 }
 
-// follow opens a task clock for each thread of a process.
+// follow opens a task clock for each thread of a process. p has the counters of the process up to now.
 func follow(p Process) (*followed, error) {
 	f := &followed{Process: p}
 	tids, _ := threads(p.PID) // an error: the process has ended meanwhile
@@ -125,6 +125,7 @@ func follow(p Process) (*followed, error) {
 	return f, nil
 }
 
+// read returns the process with the CPU time of all its clocks added.
 func (f *followed) read() (Process, error) {
 	p := f.Process
 	for _, c := range f.clocks {

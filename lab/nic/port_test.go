@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { netnstest.Main(m, "") }
 
-// TestPorts: what is set on an interface is read from it, as ethtool and the kernel's files have it.
+// TestPorts: settings of an interface are read as ethtool and the kernel's files show them.
 func TestPorts(t *testing.T) {
 	here, there := netnstest.NewSpace(t), netnstest.NewSpace(t)
 	here.Run(t, `ip link add name nphere numrxqueues 2 numtxqueues 2 type veth peer name npthere netns $there

@@ -7,21 +7,22 @@ import (
 	"slices"
 )
 
-// Cost is what a function costs both routers, ns per packet.
+// Cost is what a function costs the router with the device and the clean router, ns per packet.
 type Cost struct {
 	DUT, Clean float64
-	// variance of the difference by the number of samples: each account's time
-	// is shared out by a multinomial draw.
+	// variance is that of the difference (ns² per packet²), as far as it comes from the number of samples. The samples of
+	// an account are taken as a multinomial draw, which shares out the account's time.
 	variance float64
 }
 
-// Difference is what the device needs more than the clean router.
+// Difference is how much more the device needs than the clean router, ns per packet.
 func (c Cost) Difference() float64 { return c.DUT - c.Clean }
 
-// Margin is half the width of the difference's 95 % interval, by the number of
-// samples alone: it does not know how the routers differ from block to block.
+// Margin is half the width of the difference's 95 % interval, ns per packet. It comes from the number of samples alone,
+// and does not know how the routers differ from block to block.
 func (c Cost) Margin() float64 { return 1.96 * math.Sqrt(c.variance) }
 
+// add adds another cost, whose samples are independent of this one's.
 func (c *Cost) add(o Cost) {
 	c.DUT += o.DUT
 	c.Clean += o.Clean
@@ -37,19 +38,18 @@ type Row struct {
 
 // Explanation says which functions the difference of two routers consists of.
 type Explanation struct {
-	Rows []Row // by the size of the difference in the function itself
-	Sum  Cost  // of all rows: what the routers cost in the profile's window
+	Rows []Row // largest difference in the function itself (Row.Self) first
+	Sum  Cost  // sum of all rows: what the routers cost in the profile's window
 }
 
-// Explain adds up each function's own time over all stacks. Rows with the
-// largest difference, in either direction, come first; all rows together are
-// the whole cost of both routers.
+// Explain adds up the time of each function over all stacks. Rows with the largest difference, in either direction,
+// come first. The rows' Self add up to the whole cost of both routers.
 func Explain(p Profile) Explanation {
-	type place struct {
+	type place struct { // a function in one account
 		account string
 		Frame
 	}
-	self, total := map[place]*[2]float64{}, map[place]*[2]float64{} // of the device and the clean router
+	self, total := map[place]*[2]float64{}, map[place]*[2]float64{} // ns per packet of the device and the clean router
 	for side, s := range []Side{p.DUT, p.Clean} {
 		for _, st := range s.Stacks {
 			enter := func(m map[place]*[2]float64, f Frame) {
@@ -95,7 +95,7 @@ func Explain(p Profile) Explanation {
 	return e
 }
 
-// Rest adds up the rows from number n on. Its margin treats them as independent.
+// Rest adds up the rows from index n on, and counts them. The margin of the sum treats the rows as independent.
 func (e Explanation) Rest(n int) (rest Cost, rows int) {
 	for _, r := range e.Rows[min(n, len(e.Rows)):] {
 		rest.add(r.Self)
@@ -104,12 +104,13 @@ func (e Explanation) Rest(n int) (rest Cost, rows int) {
 	return rest, rows
 }
 
-// cost is ns per packet of both routers in an account.
+// cost makes a Cost of the ns per packet that both routers spent in an account, or in a part of it.
 func (p Profile) cost(account string, dut, clean float64) Cost {
 	return Cost{dut, clean, p.DUT.variance(account, dut) + p.Clean.variance(account, clean)}
 }
 
-// variance of v ns per packet of an account, shared out by its samples.
+// variance returns the variance of v ns per packet, a part of an account's time that was found by the account's
+// samples.
 func (s Side) variance(account string, v float64) float64 {
 	a := s.account(account)
 	whole := float64(a.Ns) / float64(max(s.Packets, 1))
@@ -120,10 +121,10 @@ func (s Side) variance(account string, v float64) float64 {
 	return whole * whole * share * (1 - share) / float64(a.Samples)
 }
 
-// Node is a frame in the tree of both routers' stacks.
+// Node is a function in the tree of both routers' stacks.
 type Node struct {
 	Frame
-	Cost     // with all below it
+	Cost     // of the function and all that it calls here
 	Children []*Node
 }
 
@@ -145,6 +146,7 @@ func Tree(p Profile) *Node {
 	return root
 }
 
+// insert adds a stack below n. side is 0 for the device's router and 1 for the clean one.
 func (n *Node) insert(side int, st Stack) {
 	for _, f := range st.Frames {
 		i := slices.IndexFunc(n.Children, func(c *Node) bool { return c.Frame == f })
@@ -157,6 +159,8 @@ func (n *Node) insert(side int, st Stack) {
 	}
 }
 
+// finish sets the variances of n and all nodes below it, and sorts their children. account is the name of the account
+// that n belongs to.
 func (n *Node) finish(p Profile, account string) {
 	n.Cost = p.cost(account, n.DUT, n.Clean)
 	slices.SortFunc(n.Children, func(a, b *Node) int { return compareFrames(a.Frame, b.Frame) })

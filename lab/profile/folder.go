@@ -1,3 +1,5 @@
+// The files of profiles in a run's folder.
+
 package profile
 
 import (
@@ -17,11 +19,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// unnamedDimensions are the dimensions that folders have without their names, as all older ones do.
+// unnamedDimensions are the dimensions of which a folder's name has the value alone. Older folders have no others.
 var unnamedDimensions = []result.Dimension{
 	result.DUT, result.Clients, result.OfferedMbps, result.Direction, result.Profile, result.FrameSize}
 
-// Dir is the folder of a cell's profile: its name has all of the cell's dimensions.
+// Dir returns the folder of a cell's profile in the folder run. Its name has the values of all dimensions of the cell.
 func Dir(run string, c result.Cell) string {
 	mbps := strconv.FormatFloat(c.Number(result.OfferedMbps), 'f', -1, 64)
 	name := fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.Text(result.DUT), c.Int(result.Clients), mbps, c.Text(
@@ -35,14 +37,14 @@ func Dir(run string, c result.Cell) string {
 	return filepath.Join(run, result.ProfilesFolder, name)
 }
 
-// Recorded reports whether the run has the cell's profile.
+// Recorded reports whether the run in the folder run has a finished profile of the cell.
 func Recorded(run string, c result.Cell) bool {
 	_, err := os.Stat(filepath.Join(Dir(run, c), result.ProfileFile))
 	return err == nil
 }
 
-// Write writes the files of a profile into the run's folder, profile.json last:
-// where it is the others are whole.
+// Write writes the files of a profile into the run's folder. It writes profile.json last, so a folder that has this
+// file has the others too.
 func Write(run string, p Profile) error {
 	dir := Dir(run, p.Cell)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -93,9 +95,10 @@ func ReadAll(run string) (list []Profile, err error) {
 	return list, errors.Join(errs...)
 }
 
-// errUnfinished: the folder of a profile that was never finished.
+// errUnfinished is readProfile's error for a folder without profile.json, because its recording was cut short.
 var errUnfinished = errors.New("no " + result.ProfileFile)
 
+// readProfile reads the profile in a folder that Write has written.
 func readProfile(dir string) (Profile, error) {
 	var p Profile
 	path := filepath.Join(dir, result.ProfileFile)
@@ -127,9 +130,8 @@ func readProfile(dir string) (Profile, error) {
 	return p, nil
 }
 
-// WriteFolded writes stacks one a line, frames from the outermost parted by
-// semicolons, then a blank and ns per packet: what flamegraph.pl and
-// speedscope read.
+// WriteFolded writes a line for each stack: the frames from the outermost on, separated by semicolons, a blank, and the
+// ns per packet. flamegraph.pl and speedscope read this format.
 func WriteFolded(w io.Writer, stacks []Stack) error {
 	out := bufio.NewWriter(w)
 	for _, s := range stacks {
@@ -144,8 +146,7 @@ func WriteFolded(w io.Writer, stacks []Stack) error {
 	return out.Flush()
 }
 
-// ReadFolded reads what WriteFolded wrote. A line that is no stack is an error
-// with its number.
+// ReadFolded reads the output of WriteFolded. For a line that is no stack it returns an error with the line's number.
 func ReadFolded(r io.Reader) ([]Stack, error) {
 	var stacks []Stack
 	lines := bufio.NewScanner(r)

@@ -83,7 +83,7 @@ func TestReadAllNamesWhatIsBroken(t *testing.T) {
 	}
 }
 
-// TestPprofHoldsTheSameTime reads the file back as go tool pprof does.
+// TestPprofHoldsTheSameTime: the file of WritePprof, read as go tool pprof reads it, has the times of the stacks.
 func TestPprofHoldsTheSameTime(t *testing.T) {
 	var b bytes.Buffer
 	if err := WritePprof(&b, example, example.DUT); err != nil {
@@ -106,7 +106,7 @@ func TestPprofHoldsTheSameTime(t *testing.T) {
 	}
 }
 
-// FuzzReadFolded: what is read is written the same way.
+// FuzzReadFolded: stacks that ReadFolded reads, written by WriteFolded, are read as the same stacks again.
 func FuzzReadFolded(f *testing.F) {
 	f.Add([]byte("napi/lan;poll [kernel];forward [kernel] 100.5\n"))
 	f.Add([]byte("a b;c [d e];[] [] 1e3\n"))

@@ -1,3 +1,5 @@
+// Short names for the functions and files of a recording, for readers of reports.
+
 package profile
 
 import (
@@ -6,10 +8,11 @@ import (
 	"strings"
 )
 
-// Distinguish gives the frames of recordings that are looked at together short names. Functions that would have the
-// same name keep their whole ones, and files of the same name their paths.
+// Distinguish gives the frames of recordings that are shown together short names (Recording.Frames). A function whose
+// short name another function has too keeps its whole name. A file whose short name another file has too keeps its
+// path.
 func Distinguish(recordings ...*Recording) {
-	names := map[Frame]map[Frame]bool{} // short to whole
+	names := map[Frame]map[Frame]bool{} // by a short frame, all whole frames that it stands for
 	each := func(fn func(whole Frame, into *Frame)) {
 		for _, rec := range recordings {
 			for i, whole := range rec.Whole {
@@ -28,7 +31,7 @@ func Distinguish(recordings ...*Recording) {
 		})
 	}
 	collect(shortFrame)
-	several := map[Frame]bool{} // short names that stand for functions of several names
+	several := map[Frame]bool{} // short frames that stand for functions with different whole names
 	for s, list := range names {
 		functions := map[string]bool{}
 		for whole := range list {
@@ -52,7 +55,8 @@ func Distinguish(recordings ...*Recording) {
 	})
 }
 
-// shortFrame is a frame with the short name of its function and that of its file.
+// shortFrame returns a frame with short names: of the function the name without Go's path, of the file that without its
+// folder.
 func shortFrame(whole Frame) Frame {
 	if !strings.HasPrefix(whole.Module, "/") {
 		return whole
@@ -64,16 +68,16 @@ func shortFrame(whole Frame) Frame {
 	return Frame{withoutGoPath(whole.Func), base}
 }
 
-// perfMapFile is the name of the file in which a program lists the functions that it has compiled while it ran. No Go
-// program does.
+// perfMapFile matches the name of a file in which a program lists functions that it compiled while it ran, as
+// JavaScript engines do. No Go program has such a file.
 var perfMapFile = regexp.MustCompile(`^perf-\d+\.map$`)
 
-// goName is how Go names a function: the path of its package, a dot, and its name in the package, which in the names of
-// methods begins with a parenthesis. In paths Go escapes what else could stand there.
+// goName matches a function's name in Go: the path of its package, a dot, and its name in the package. The name of a
+// method may begin with a parenthesis. In the path, Go escapes all other characters.
 var goName = regexp.MustCompile(`^(?:[\w.~%+-]+/)+([\w~%+-]+\.(?:[\pL_(]|·).*)$`)
 
-// withoutGoPath is a function's name without the path that Go puts in front of a package's: "admission.(*Judge).Up".
-// Names of other languages are left as they are: what a slash in them means is theirs to say.
+// withoutGoPath removes the path in front of a package's name from the name of a Go function: "admission.(*Judge).Up".
+// It leaves names of other languages as they are, because a slash may mean something else there.
 func withoutGoPath(function string) string {
 	if strings.Contains(function, "::") {
 		return function // C++ divides by operators, and Rust has paths of its own

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// namesOf are the innermost frames of a script's samples.
+// namesOf returns the innermost frame of each sample, as text. script is output of perf script.
 func namesOf(t *testing.T, script string) (names []string) {
 	t.Helper()
 	rec, err := ParseScript(strings.NewReader(script), noNames)
@@ -21,7 +21,8 @@ func namesOf(t *testing.T, script string) (names []string) {
 	return names
 }
 
-// TestNamesOfOtherLanguages: only Go's names are shortened, by Go's rule, and files may have blanks and parentheses.
+// TestNamesOfOtherLanguages: names of Go functions are shortened, those of other languages are not. Names of functions
+// and files may contain blanks and parentheses.
 func TestNamesOfOtherLanguages(t *testing.T) {
 	text, err := os.ReadFile("testdata/odd-symbols.txt")
 	if err != nil {
@@ -60,7 +61,8 @@ func TestNamesOfOtherLanguages(t *testing.T) {
 	}
 }
 
-// TestFunctionsStayApart: short names that stand for two functions are long, in all recordings that are compared.
+// TestFunctionsStayApart: two functions that would have the same short name keep long names, in all recordings that are
+// compared.
 func TestFunctionsStayApart(t *testing.T) {
 	const head = "a 1/2 5.000000007: 250\n\tff "
 	for _, tt := range []struct {

@@ -1,3 +1,5 @@
+// Runs the program perf: a Recorder samples stacks, and Read reads what it recorded.
+
 package profile
 
 import (
@@ -16,35 +18,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How stacks of user code are unwound. The kernel's are always whole.
+// Ways to unwind the stacks of user code. The kernel's stacks are always complete.
 const (
 	UnwindFP    = "frame pointers"      // free, and right for Go
 	UnwindDWARF = "copies of the stack" // right for C of distributions, which has no frame pointers
 )
 
-// What a recording takes: a prime-like rate that does not run in step with the
-// scheduler's tick, 16 KiB of user stack (CoovaChilli keeps buffers of 9 KiB in
-// frames on the way of a packet), and bounds that no window reaches in order.
+// Settings of a recording.
 const (
-	FrequencyHz  = 1999
-	stackBytes   = 16384
-	bufferSize   = "8M"   // a CPU: perf may wait 50 ms for the endpoints' CPU
-	maxDataBytes = "512M" // perf stops by itself there
+	FrequencyHz  = 1999   // samples a second; a prime, so that samples do not run in step with the scheduler's tick
+	stackBytes   = 16384  // copied of a user stack (UnwindDWARF): CoovaChilli has buffers of 9 KiB on the way of a packet
+	bufferSize   = "8M"   // for each sampled CPU, because perf may wait 50 ms for the endpoints' CPU
+	maxDataBytes = "512M" // size at which perf stops by itself; no window reaches it
 	startTimeout = 20 * time.Second
 	endTimeout   = 30 * time.Second
 )
 
-// Recorder is a perf record that samples some CPUs of the machine. It is alive
-// from Start to Stop, and never longer than this process.
+// Recorder is a process "perf record" that samples some CPUs of the machine. It runs from Start to Stop, and never
+// longer than this process.
 type Recorder struct {
 	cmd     *exec.Cmd
-	control *os.File // commands to perf, and its answers: it ends by a signal if they cannot be written
-	ended   chan struct{}
-	status  error // valid once ended is closed
-	output  bytes.Buffer
+	control *os.File      // commands to perf, and its answers; perf ends by a signal if this end is closed when it answers
+	ended   chan struct{} // closed once perf has ended
+	status  error         // how perf ended; valid once ended is closed
+	output  bytes.Buffer  // what perf printed
 }
 
-// Available is an error that says what to install when there is no perf.
+// Available returns an error if perf is not installed, which says what to install.
 func Available() error {
 	if _, err := exec.LookPath("perf"); err != nil {
 		return errors.New("perf is not on PATH: install the package linux-perf")
@@ -52,16 +52,16 @@ func Available() error {
 	return nil
 }
 
-// PerfVersion is what perf says of itself, "" when it does not answer.
+// PerfVersion returns the output of "perf version"; "" if perf does not answer.
 func PerfVersion(ctx context.Context) string {
 	out, _ := exec.CommandContext(ctx, "perf", "version").Output()
 	return strings.TrimSpace(string(out))
 }
 
-// Start begins to sample everything that runs on the given CPUs: when it
-// returns, samples are being taken, with time stamps of CLOCK_MONOTONIC. perf
-// itself runs on the CPUs own, nil leaves it free. CPUs sleep as they do in
-// trials: kept awake they would lose fewer samples, but be other routers.
+// Start begins to sample everything that runs on the CPUs cpus, into the file data. When it returns, perf takes
+// samples, with time stamps of CLOCK_MONOTONIC. unwind is UnwindFP or UnwindDWARF. perf itself runs on agentCPUs; nil:
+// on any CPU. Idle CPUs sleep as they do in trials. Kept awake they would lose fewer samples, but the routers would
+// cost something else than in trials.
 func Start(ctx context.Context, data, unwind string, cpus, agentCPUs []int) (_ *Recorder, err error) {
 	if err := Available(); err != nil {
 		return nil, err
@@ -75,22 +75,22 @@ func Start(ctx context.Context, data, unwind string, cpus, agentCPUs []int) (_ *
 		return nil, err
 	}
 	r := &Recorder{ended: make(chan struct{}), control: os.NewFile(uintptr(ends[0]), "to perf")}
-	theirs := os.NewFile(uintptr(ends[1]), "of perf")
+	perfEnd := os.NewFile(uintptr(ends[1]), "of perf")
 	sampled := strings.Trim(strings.ReplaceAll(fmt.Sprint(cpus), " ", ","), "[]")
-	// I leaves the idle task out. Build ids are not needed: what was sampled is
-	// named right afterwards, on this machine.
+	// The modifier I of the event leaves the idle task out. Build ids are not needed, because functions are named right
+	// afterwards, on this machine.
 	r.cmd = exec.CommandContext(
 		ctx, "perf", "record", "--cpu", sampled, "--event", "cpu-clock:I", "--freq", strconv.Itoa(FrequencyHz),
 		"--call-graph", graph, "--clockid", "CLOCK_MONOTONIC", "--delay", "-1", "--control", "fd:3,3",
 		"--mmap-pages", bufferSize, "--max-size", maxDataBytes, "--no-buildid", "--no-buildid-cache", "--output", data)
 	r.cmd.Env = perfEnv()
-	r.cmd.ExtraFiles = []*os.File{theirs}
+	r.cmd.ExtraFiles = []*os.File{perfEnd}
 	r.cmd.Stderr, r.cmd.Stdout = &r.output, &r.output
 	r.cmd.WaitDelay = time.Second
-	// A group of its own: Ctrl-C reaches the lab, which ends perf in order.
+	// perf has a process group of its own, so that Ctrl-C reaches only the lab, which then ends perf in order.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	err = r.launch(agentCPUs)
-	theirs.Close() // perf alone has it now: reading the other end ends with perf
+	perfEnd.Close() // now only perf has this end, so that reads of the other end stop when perf ends
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting perf: %w", err), r.control.Close())
 	}
@@ -100,17 +100,17 @@ func Start(ctx context.Context, data, unwind string, cpus, agentCPUs []int) (_ *
 	return r, nil
 }
 
-// perfEnv keeps the user's settings and servers of debug files out.
+// perfEnv returns an environment in which perf ignores the user's settings and asks no server for debug files.
 func perfEnv() []string {
 	return append(os.Environ(), "PERF_CONFIG=/dev/null", "DEBUGINFOD_URLS=", "LC_ALL=C")
 }
 
-// launch starts perf on a thread that lives as long as it does: the kernel sends
-// Pdeathsig when the thread that started a process ends, not only the program.
+// launch starts perf on the given CPUs, from a thread that lives as long as perf. The kernel sends Pdeathsig already
+// when the thread that started a process ends.
 func (r *Recorder) launch(cpus []int) error {
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: its CPUs are perf's
+		runtime.LockOSThread() // never unlocked, because no other goroutine may run on this thread, which is bound to cpus
 		if len(cpus) > 0 {
 			var set unix.CPUSet
 			for _, c := range cpus {
@@ -131,7 +131,7 @@ func (r *Recorder) launch(cpus []int) error {
 	return <-started
 }
 
-// enable has perf begin, and returns when it has answered.
+// enable tells perf to begin to sample, and returns once perf has answered.
 func (r *Recorder) enable(ctx context.Context) error {
 	if _, err := r.control.WriteString("enable\n"); err != nil {
 		return r.endedEarly()
@@ -149,8 +149,7 @@ func (r *Recorder) enable(ctx context.Context) error {
 	return r.endedEarly()
 }
 
-// Stop ends the recording; its data is complete when Stop returns without an
-// error. In any case perf has ended.
+// Stop ends the recording. When it returns, perf has ended. Without an error the data is complete.
 func (r *Recorder) Stop(ctx context.Context) error {
 	_, err := r.control.WriteString("stop\n")
 	select {
@@ -180,10 +179,10 @@ func (r *Recorder) Kill() error {
 	return nil
 }
 
-// endedEarly says how perf ended without being asked to: it has failed, or its
-// data has reached maxDataBytes.
+// endedEarly waits for the end of a perf that ends without being told to, and returns how it ended. It has failed, or
+// its data has reached maxDataBytes.
 func (r *Recorder) endedEarly() error {
-	<-r.ended // it reads no commands any more, so the end is near
+	<-r.ended // perf reads no commands any more, so it is about to end
 	r.control.Close()
 	how := "exit status 0"
 	if r.status != nil {
@@ -192,7 +191,8 @@ func (r *Recorder) endedEarly() error {
 	return fmt.Errorf("perf ended by itself: %s%s", how, lastLine(r.output.String()))
 }
 
-// lastLine is the end of what a program printed, as the end of a message.
+// lastLine returns the end of a program's output in one line, as the end of an error message: ": " and at most 500
+// bytes. It is empty if the program printed nothing.
 func lastLine(text string) string {
 	const most = 500
 	words := strings.Join(strings.Fields(text), " ")
@@ -202,7 +202,7 @@ func lastLine(text string) string {
 	return ": " + strings.ToValidUTF8(words[max(0, len(words)-most):], "")
 }
 
-// Read turns a recording's data into samples with names.
+// Read reads a recording from the file data: its samples, with the names of functions.
 func Read(ctx context.Context, data string) (*Recording, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("still reading after 5 minutes"))
 	defer cancel()
@@ -231,8 +231,8 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 	return rec, err
 }
 
-// Unwind chooses how to unwind the stacks of the given processes: by frame
-// pointers when all of them are Go programs.
+// Unwind chooses how to unwind the stacks of the given processes: UnwindFP if all of them are Go programs, otherwise
+// UnwindDWARF.
 func Unwind(pids []int) string {
 	for _, pid := range pids {
 		exe := fmt.Sprintf("/proc/%d/exe", pid)

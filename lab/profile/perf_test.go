@@ -35,6 +35,7 @@ func bindToOne(t *testing.T, pid int) int {
 	return cpu
 }
 
+// monotonicNs returns the time of CLOCK_MONOTONIC, by which perf stamps samples, in ns.
 func monotonicNs(t *testing.T) int64 {
 	t.Helper()
 	var ts unix.Timespec
@@ -44,7 +45,7 @@ func monotonicNs(t *testing.T) int64 {
 	return ts.Nano()
 }
 
-// awaitCPU waits until a process has had a CPU for so long from now on.
+// awaitCPU waits until a process has used so much more CPU time from now on.
 func awaitCPU(t *testing.T, pid int, more time.Duration) {
 	t.Helper()
 	used := func() int64 {
@@ -58,8 +59,8 @@ func awaitCPU(t *testing.T, pid int, more time.Duration) {
 	labtest.Await(t, "a process to use its CPU", func() bool { return used()-began >= more.Nanoseconds() })
 }
 
-// TestRecordNamesAGoDaemon samples a stripped Go program for real and finds its
-// function by name, below the runtime's.
+// TestRecordNamesAGoDaemon samples a stripped Go program with perf. Its function main.spin is found by its name, in
+// stacks that begin in Go's runtime.
 func TestRecordNamesAGoDaemon(t *testing.T) {
 	daemon := exec.Command(buildSpinner(t, "-s -w"))
 	daemon.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

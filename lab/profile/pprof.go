@@ -10,10 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// WritePprof writes one router's stacks for go tool pprof. Its first sample type
-// is the router's CPU time in the window, ns; the second, its default, ns per
-// thousand packets, so that -diff_base compares routers that forwarded different
-// numbers of packets.
+// WritePprof writes the stacks of one router (s) in the format of go tool pprof. The file has two sample types: the
+// router's CPU time in the window (ns), and ns per thousand packets. The latter is the default, so that -diff_base can
+// compare routers that forwarded different numbers of packets.
 func WritePprof(w io.Writer, p Profile, s Side) error {
 	out := &pprof.Profile{
 		SampleType: []*pprof.ValueType{
@@ -49,8 +48,8 @@ func WritePprof(w io.Writer, p Profile, s Side) error {
 	return out.Write(w)
 }
 
-// addLocation enters a frame: a function, a location of it, and its module's
-// mapping.
+// addLocation adds a frame to a pprof profile: a function, a location in it, and a mapping for its module if modules
+// does not have one yet.
 func addLocation(out *pprof.Profile, modules map[string]*pprof.Mapping, f Frame) *pprof.Location {
 	m, ok := modules[f.Module]
 	if !ok && f.Module != "" {

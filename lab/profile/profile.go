@@ -1,8 +1,10 @@
-// Package profile says which functions a router's time goes to. perf samples
-// stacks of the whole machine; how long each thread of a router really ran is
-// known exactly from the scheduler's accounts. So samples only share out the
-// exact time of each thread or process among its stacks: the parts always add up
-// to what the router cost in the window, however many samples were lost.
+// Package profile finds out in which functions a router spends its CPU time. perf samples stacks of the whole machine.
+// How long each thread or process of a router ran is known exactly from the kernel (lab/meter): this is an account. The
+// samples of an account only share out its exact time among its stacks. So the parts always add up to what the router
+// cost in the window, however many samples were lost.
+//
+// Start records, Read reads a recording, Recording.Side makes the profile of a router, Write stores it in the run's
+// folder, and Explain compares the device with the clean router.
 package profile
 
 import (
@@ -24,43 +26,43 @@ const Version = 1
 type Profile struct {
 	Version     int         `json:"version"`
 	Cell        result.Cell `json:"cell"`
-	Block       int         `json:"block"`   // whose labs it was recorded in
+	Block       int         `json:"block"`   // number of the block in whose labs it was recorded
 	DUTLab      string      `json:"dut_lab"` // "a" or "b"
 	Start       time.Time   `json:"start"`   // UTC
 	FrequencyHz int         `json:"frequency_hz"`
-	UserStacks  string      `json:"user_stacks"` // how they were unwound: UnwindFP or UnwindDWARF
+	UserStacks  string      `json:"user_stacks"` // how stacks of user code were unwound: UnwindFP or UnwindDWARF
 	Perf        string      `json:"perf"`        // version of perf
 	DUT         Side        `json:"dut"`
 	Clean       Side        `json:"clean"`
 }
 
-// Side is one router of the pair.
+// Side is the profile of one router of the pair.
 type Side struct {
 	Seconds       float64   `json:"seconds"` // length of the window by the router's clock
 	Packets       int64     `json:"packets"` // sent on all its links, as the measure counts them
 	DeliveredMbps float64   `json:"delivered_mbps"`
 	Accounts      []Account `json:"accounts"` // largest first
-	Stacks        []Stack   `json:"-"`        // in the folded files
+	Stacks        []Stack   `json:"-"`        // stored in the folded files, not in profile.json
 }
 
-// Account is a thread or the processes of one name, whose time is known exactly.
+// Account is a polling thread, or all processes of one name. Its CPU time is known exactly.
 type Account struct {
 	Name    string `json:"name"`
 	Ns      int64  `json:"ns"`      // on-CPU time in the window, exact
 	Samples int    `json:"samples"` // taken in the window
-	// SampledNs is samples × period. Over Ns it is the sampling's coverage: 1 when
-	// no sample that was due has been lost.
+	// SampledNs is the time that the samples stand for: their number times their period. SampledNs / Ns is the coverage:
+	// 1 if no sample was lost.
 	SampledNs int64 `json:"sampled_ns"`
 }
 
-// Names of accounts that are no process's.
+// Names of accounts that belong to no process.
 const (
 	AccountLAN = "napi/lan" // polling thread of the link to the clients
 	AccountWAN = "napi/wan" // polling thread of the link to the server
 )
 
-// Coverage is the share of the account's time that samples stand for, 0 when
-// it did not run. Above 1 is possible by chance.
+// Coverage is the share of the account's time that samples stand for; 0 if the account did not run. By chance it may be
+// above 1.
 func (a Account) Coverage() float64 {
 	if a.Ns <= 0 {
 		return 0
@@ -68,8 +70,8 @@ func (a Account) Coverage() float64 {
 	return float64(a.SampledNs) / float64(a.Ns)
 }
 
-// Scaled is the profile with every time multiplied, those the samples stand for
-// as well, so that shares and coverage stay as they are.
+// Scaled returns the profile with every time multiplied by a factor, SampledNs
+// too, so that shares and coverage stay as they are.
 func (p Profile) Scaled(by float64) Profile {
 	for _, s := range []*Side{&p.DUT, &p.Clean} {
 		s.Accounts, s.Stacks = slices.Clone(s.Accounts), slices.Clone(s.Stacks)
@@ -84,16 +86,16 @@ func (p Profile) Scaled(by float64) Profile {
 	return p
 }
 
-// Stack is a call stack and what the router's packets cost in it.
+// Stack is a call stack and the router's time in it.
 type Stack struct {
 	Frames      []Frame // outermost first; the first is the account
-	NsPerPacket float64 // in the innermost function itself
+	NsPerPacket float64 // time in the innermost function itself
 }
 
 // Frame is one function of a stack, or the account a stack belongs to.
 type Frame struct {
 	Func string
-	// Module is Kernel, "kernel:" and a kernel module, or the file name of a
+	// Module is the file that has the function: Kernel, "kernel:" and the name of a kernel module, or the file name of a
 	// program or library. It is empty for an account.
 	Module string
 }
@@ -101,11 +103,11 @@ type Frame struct {
 // Kernel is the module of the kernel's own functions.
 const Kernel = "kernel"
 
-// Unknown is the function of an address that nothing is known of.
+// Unknown stands for the function at an address about which nothing is known.
 const Unknown = "[unknown]"
 
-// notSampled is the function under which an account's time is kept that no
-// sample was taken in.
+// notSampled stands for the function in which an account without any sample
+// spent its time.
 var notSampled = Frame{"[no sample taken]", "?"}
 
 // InKernel reports whether the frame is kernel code.
@@ -113,7 +115,7 @@ func (f Frame) InKernel() bool {
 	return f.Module == Kernel || strings.HasPrefix(f.Module, Kernel+":")
 }
 
-// String is the frame as folded files hold it: "ip_forward [kernel]".
+// String returns the frame as it stands in folded files: "ip_forward [kernel]".
 func (f Frame) String() string {
 	if f.Module == "" {
 		return f.Func
@@ -130,6 +132,7 @@ func parseFrame(s string) Frame {
 	return Frame{s[:index], s[index+2 : len(s)-1]}
 }
 
+// compareFrames orders frames by function, then by module.
 func compareFrames(a, b Frame) int {
 	return cmp.Or(cmp.Compare(a.Func, b.Func), cmp.Compare(a.Module, b.Module))
 }
@@ -143,10 +146,11 @@ func (s Side) NsPerPacket() float64 {
 	return sum
 }
 
-// mostNameless is the share of its time up to which a profile's functions may lack names.
+// mostNameless is the largest share of a profile's time in functions without a name that is no weakness.
 const mostNameless = 0.5
 
-// Useless is an error where a profile says nothing of any function: perf took no sample, or the kernel hid its names.
+// Useless returns an error if the profile tells nothing about functions: perf took no sample, or the kernel hid the
+// names of its functions.
 func (p Profile) Useless() error {
 	samples, kernel, nameless := 0, 0.0, 0.0
 	for _, s := range []Side{p.DUT, p.Clean} {
@@ -171,7 +175,7 @@ func (p Profile) Useless() error {
 	return nil
 }
 
-// Weakness says what is missing from a profile, in a sentence; empty: nothing.
+// Weakness says in a sentence what a profile lacks; empty: nothing.
 func (p Profile) Weakness() string {
 	if err := p.Useless(); err != nil {
 		return fmt.Sprintf(
@@ -193,7 +197,7 @@ func (p Profile) Weakness() string {
 	return ""
 }
 
-// namelessNs is the time of a stack whose innermost function has no name.
+// namelessNs returns the stack's NsPerPacket if its innermost function has no name, otherwise 0.
 func (s Stack) namelessNs() float64 {
 	if s.Frames[len(s.Frames)-1].Func == Unknown {
 		return s.NsPerPacket
@@ -201,7 +205,7 @@ func (s Stack) namelessNs() float64 {
 	return 0
 }
 
-// account finds an account by name; the zero Account when there is none.
+// account finds an account by its name. It returns the zero Account if there is none.
 func (s Side) account(name string) Account {
 	if i := slices.IndexFunc(s.Accounts, func(a Account) bool { return a.Name == name }); i >= 0 {
 		return s.Accounts[i]

@@ -1,3 +1,5 @@
+// Reads the output of perf script, which prints a recording as text.
+
 package profile
 
 import (
@@ -12,49 +14,48 @@ import (
 	"strings"
 )
 
-// Recording is what perf saw: samples of all threads of the machine, and which
-// process started which.
+// Recording is what perf recorded: samples of all threads of the machine, and which process started which.
 type Recording struct {
 	Samples []Sample
-	Frames  []Frame     // indexed by Sample.Stack, with short names that tell functions apart
-	Whole   []Frame     // the same with the names that perf gave, and the paths of files
-	Parents map[int]int // process id → that of its parent
+	Frames  []Frame     // the frames that Sample.Stack has the indices of, with short names (see Distinguish)
+	Whole   []Frame     // the same frames with the names that perf gave, and the paths of files
+	Parents map[int]int // id of a process → id of its parent
 }
 
-// Sample is one stack of one thread.
+// Sample is the stack of one thread at one moment.
 type Sample struct {
 	PID, TID int
-	TimeNs   int64 // by the clock of perf record
-	PeriodNs int64
-	Stack    []int32 // innermost first
+	TimeNs   int64   // CLOCK_MONOTONIC, if Start made the recording
+	PeriodNs int64   // CPU time that the sample stands for
+	Stack    []int32 // indices in Recording.Frames, innermost first
 }
 
 // scriptReader reads the output of perf script, line by line.
 type scriptReader struct {
 	rec   *Recording
-	name  func(path string, offset uint64) string // of a function in a program file
-	index map[rawFrame]int32
+	name  func(path string, offset uint64) string // names a function in a program file (see ParseScript)
+	index map[rawFrame]int32                      // index in Recording.Frames
 }
 
-// rawFrame is a frame as perf prints it; its place in the file is set only where perf has no symbol.
+// rawFrame is a frame as perf prints it: the function, and the file that has it (dso, dynamic shared object). offset is
+// the place in the file. It is set only if perf knows no function there.
 type rawFrame struct {
 	symbol, dso string
 	offset      uint64
 }
 
-// scriptArgs make perf script print what ParseScript reads.
+// scriptArgs are the arguments of perf with which it prints what ParseScript reads.
 var scriptArgs = []string{
 	"script", "--ns", "--no-inline", "--show-task-events", "--fields", "comm,pid,tid,time,period,ip,sym,dso"}
 
 // maxLine bounds a line of perf's output: demangled names can be long.
 const maxLine = 1 << 20
 
-// ParseScript reads the output of perf script with the fields of scriptArgs.
-// A sample is a line "comm pid/tid seconds.nanoseconds: period" followed by one
-// line a frame, innermost first, "\taddress symbol (file)". The address is the
-// kernel's own, or the offset in a user program's file, of which name gives the function
-// where perf has no symbol. Task events stand between samples; of those, forks are read
-// and others skipped. A line that is none of these is an error with its number.
+// ParseScript reads the output of perf script with scriptArgs. A sample is a line "comm pid/tid seconds.nanoseconds:
+// period", and a line "\taddress symbol (file)" for each frame, the innermost first. The address is one of the kernel,
+// or an offset in the file of a program. Where perf has no symbol, name returns the function at an offset of a file.
+// Between samples there are events. ParseScript reads forks and skips other events. For any other line it returns an
+// error with the line's number.
 func ParseScript(r io.Reader, name func(path string, offset uint64) string) (*Recording, error) {
 	p := scriptReader{&Recording{Parents: map[int]int{}}, name, map[rawFrame]int32{}}
 	lines := bufio.NewScanner(r)
@@ -86,11 +87,11 @@ func ParseScript(r io.Reader, name func(path string, offset uint64) string) (*Re
 	return p.rec, nil
 }
 
-// sampleLine is read from its end: the command name may hold blanks and digits. Its
-// numbers fit into an int64; threads that have ended have the number -1.
+// sampleLine matches the end of a sample's first line, because the command name before it may have blanks and digits.
+// The numbers fit into an int64. The ids of a thread that has ended are -1.
 var sampleLine = regexp.MustCompile(`(-?\d{1,10})/(-?\d{1,10})\s+(\d{1,9})\.(\d{9}):\s*(\d{1,18})\s*$`)
 
-// addSample begins a sample.
+// addSample begins a new sample with its first line.
 func (p scriptReader) addSample(line string) error {
 	f := sampleLine.FindStringSubmatch(line)
 	if f == nil {
@@ -104,7 +105,7 @@ func (p scriptReader) addSample(line string) error {
 	return nil
 }
 
-// addFrame adds one frame to the sample begun last; equal frames have one index.
+// addFrame adds the frame in a line to the last sample. Equal frames get the same index.
 func (p scriptReader) addFrame(line string) error {
 	address, rest, _ := strings.Cut(strings.TrimLeft(line, "\t "), " ")
 	at, err := strconv.ParseUint(address, 16, 64)
@@ -143,13 +144,13 @@ func (p scriptReader) addFrame(line string) error {
 	return nil
 }
 
-// folding takes from names what parts frames in folded files.
+// folding replaces the texts that separate frames in folded files, which names may contain.
 var folding = strings.NewReplacer(";", ":", " [", " (")
 
 // kernelModule is the end of the name of a kernel module's file.
 var kernelModule = regexp.MustCompile(`\.ko(\.(gz|xz|zst))?$`)
 
-// moduleOf is the short name of a file perf maps code to.
+// moduleOf returns Frame.Module, with the short name of the file, for a file as perf prints it (dso).
 func moduleOf(dso string) string {
 	name := folding.Replace(strings.Trim(filepath.Base(dso), "[]"))
 	switch {
@@ -169,7 +170,7 @@ func moduleOf(dso string) string {
 	return name
 }
 
-// addEvent takes which process started which from fork events.
+// addEvent reads from a fork event which process started which. It skips other events.
 func (p scriptReader) addEvent(line string) error {
 	_, rest, fork := strings.Cut(line, ": PERF_RECORD_FORK")
 	if !fork {
@@ -185,8 +186,8 @@ func (p scriptReader) addEvent(line string) error {
 	return nil
 }
 
-// cutFile takes a frame's last parentheses, which hold a file, from its symbol. Names of both may have blanks and
-// parentheses: those of the file are the ones that its last one closes.
+// cutFile splits the text "symbol (file)" of a frame. Symbol and file may contain blanks and parentheses. The file
+// begins at the parenthesis that the last one closes.
 func cutFile(rest string) (symbol, file string, found bool) {
 	if !strings.HasSuffix(rest, ")") {
 		return "", "", false
@@ -206,14 +207,15 @@ func cutFile(rest string) (symbol, file string, found bool) {
 			break
 		}
 	}
-	// The parentheses of the file's name are no pairs, or it is none that a file has.
+	// The file's name has a parenthesis without its counterpart, or is neither a path nor in brackets.
 	if symbol, file, found = strings.Cut(rest[:end], " (/"); found {
 		return symbol, "/" + file, true
 	}
 	return cutAroundLast(rest[:end], " (")
 }
 
-// isFile reports whether perf writes a file so: by its path, or what is none in brackets.
+// isFile reports whether a name has the form in which perf prints files: a path, or a name in brackets for code that is
+// in no file.
 func isFile(name string) bool { return strings.HasPrefix(name, "/") || strings.HasPrefix(name, "[") }
 
 // cutAroundLast is strings.Cut around the last sep.

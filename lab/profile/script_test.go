@@ -9,9 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// noNames knows no function of any file.
+// noNames stands for Symbols.Name, and knows no function of any file.
 func noNames(string, uint64) string { return "" }
 
+// parseFixture reads a recording from output of perf script on a real machine (perf 6.1).
 func parseFixture(t testing.TB) *Recording {
 	t.Helper()
 	f, err := os.Open("testdata/perf-6.1.txt")
@@ -117,8 +118,8 @@ func TestParseScriptRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// FuzzParseScript: whatever perf prints, what is read can be shared out, written
-// and read again.
+// FuzzParseScript: any text that ParseScript accepts gives a recording whose time can be shared out, written and read
+// again. Nothing of the time gets lost.
 func FuzzParseScript(f *testing.F) {
 	fixture, err := os.ReadFile("testdata/perf-6.1.txt")
 	if err != nil {

@@ -1,3 +1,5 @@
+// Makes the profile of one router (Side) of a recording.
+
 package profile
 
 import (
@@ -5,21 +7,19 @@ import (
 	"slices"
 )
 
-// Router says which threads and processes are one router's, and what each of
-// them cost in the window.
+// Router says which threads and processes belong to one router, and how long each account ran in the window.
 type Router struct {
-	FromNs, ToNs  int64 // the window, by the clock of the samples
-	Seconds       float64
-	Packets       int64
-	DeliveredMbps float64
+	FromNs, ToNs  int64            // the window, by the clock of the samples
+	Seconds       float64          // length of the window by the router's clock
+	Packets       int64            // see Side.Packets
+	DeliveredMbps float64          // see Side.DeliveredMbps
 	Threads       map[int]string   // account by thread id
-	Processes     map[int]string   // account by process id; of its descendants too
+	Processes     map[int]string   // account by process id; it holds for the process's descendants too
 	Ns            map[string]int64 // exact on-CPU time by account
 }
 
-// Side shares each account's exact time out among the stacks its samples show.
-// Processes that descend from one of the router's are on its account. Time of
-// an account without samples is kept on a function that says so.
+// Side shares out the exact time of each account of a router among the stacks of its samples. An account without
+// samples gets a stack with the function notSampled.
 func (rec *Recording) Side(r Router) Side {
 	s := Side{Seconds: r.Seconds, Packets: r.Packets, DeliveredMbps: r.DeliveredMbps}
 	byAccount := map[string][]Sample{}
@@ -48,11 +48,11 @@ func (rec *Recording) Side(r Router) Side {
 	return s
 }
 
-// maxAncestors bounds the way up to a process's ancestors: ids are used again,
-// so that the records of a long recording might form a circle.
+// maxAncestors bounds the search among a process's ancestors. The kernel uses process ids again, so the parents in a
+// long recording may form a circle.
 const maxAncestors = 64
 
-// account names the account a sample is on, "" when it is not the router's.
+// account returns the name of the account that a sample belongs to; "" if it is not of the router.
 func (rec *Recording) account(s Sample, r Router) string {
 	name, ours := r.Threads[s.TID]
 	pid, known := s.PID, true
@@ -66,7 +66,8 @@ func (rec *Recording) account(s Sample, r Router) string {
 	return name
 }
 
-// share gives every sample of an account the same part of its exact time.
+// share makes a stack of each sample of an account. Each stack gets the same part of the account's exact time. packets
+// is the number of packets in the window.
 func (rec *Recording) share(a Account, samples []Sample, packets int64) []Stack {
 	perPacket := float64(a.Ns) / float64(max(packets, 1))
 	root := Frame{Func: a.Name}
@@ -90,7 +91,7 @@ func (rec *Recording) share(a Account, samples []Sample, packets int64) []Stack 
 	return stacks
 }
 
-// mergeStacks adds up equal stacks and sorts them by their frames.
+// mergeStacks sorts stacks by their frames, and makes one stack of equal ones, with the sum of their times.
 func mergeStacks(stacks []Stack) []Stack {
 	slices.SortStableFunc(stacks, func(a, b Stack) int { return slices.CompareFunc(a.Frames, b.Frames, compareFrames) })
 	var out []Stack

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+// approxEqual has cmp.Diff accept small differences between floating-point numbers.
 var approxEqual = cmpopts.EquateApprox(0, 1e-9)
 
 // TestSideSharesOutExactTime: each account's time is split evenly over its own
@@ -63,6 +64,8 @@ func TestProcessesThatStartedEachOther(t *testing.T) {
 	}
 }
 
+// profileOf makes a profile of the stacks of the device and of the clean router, for 1000 packets. Each account has so
+// many samples.
 func profileOf(dut, clean []Stack, samples int) Profile {
 	side := func(stacks []Stack) Side {
 		s := Side{Packets: 1000, Stacks: stacks}
@@ -78,6 +81,7 @@ func profileOf(dut, clean []Stack, samples int) Profile {
 	return Profile{DUT: side(dut), Clean: side(clean)}
 }
 
+// stack makes a stack that takes ns per packet. names are its frames, as String writes them, the account first.
 func stack(ns float64, names ...string) Stack {
 	s := Stack{NsPerPacket: ns}
 	for _, n := range names {
@@ -86,6 +90,7 @@ func stack(ns float64, names ...string) Stack {
 	return s
 }
 
+// example is a profile with two accounts, napi/lan and a daemon that only the device has.
 var example = profileOf(
 	[]Stack{
 		stack(100, "napi/lan", "poll [kernel]", "forward [kernel]"),

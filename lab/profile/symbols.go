@@ -1,3 +1,5 @@
+// Names functions of stripped programs.
+
 package profile
 
 import (
@@ -10,25 +12,25 @@ import (
 	"slices"
 )
 
-// Symbols names addresses in program files in which perf finds no symbol: Go
-// programs by the table their runtime needs, which stripping leaves; others by
-// where the function begins, which their unwinding table says.
+// Symbols finds functions in program files in which perf finds none, because the files were stripped. A Go program
+// keeps the table of functions that its runtime needs. For other programs the unwinding table tells where a function
+// begins, and that address stands for its name.
 type Symbols struct {
-	programs map[string]program // by path
+	programs map[string]program // files read so far, by path
 }
 
 // NewSymbols returns an empty cache of program files.
 func NewSymbols() *Symbols { return &Symbols{programs: map[string]program{}} }
 
-// program is what is known of one file.
+// program is what is known of one program file.
 type program struct {
-	segments []elf.ProgHeader // loadable
-	goTable  *gosym.Table     // nil when it is no Go program
+	segments []elf.ProgHeader // the parts that are loaded into memory
+	goTable  *gosym.Table     // nil for a program that is not written in Go
 	starts   []uint64         // addresses at which functions begin, ascending
 }
 
-// Name is the function at an offset of a file: its name, "func@0x8a40" when only
-// its beginning is known, and Unknown when the file cannot be read.
+// Name returns the name of the function at an offset of a file. It is "func@0x8a40" if only the beginning of the
+// function is known, and Unknown if nothing is known, for example because the file cannot be read.
 func (s *Symbols) Name(path string, offset uint64) string {
 	p, ok := s.programs[path]
 	if !ok {
@@ -39,7 +41,7 @@ func (s *Symbols) Name(path string, offset uint64) string {
 	if i < 0 {
 		return Unknown
 	}
-	address := offset - p.segments[i].Off + p.segments[i].Vaddr // for which it is linked
+	address := offset - p.segments[i].Off + p.segments[i].Vaddr // the address for which this place is linked
 	if p.goTable != nil {
 		if fn := p.goTable.PCToFunc(address); fn != nil {
 			return fn.Name
@@ -52,8 +54,8 @@ func (s *Symbols) Name(path string, offset uint64) string {
 	return fmt.Sprintf("func@%#x", p.starts[after-1])
 }
 
-// openProgram reads what names a program's functions. Of a file that is deleted or no
-// ELF file nothing is known.
+// openProgram reads the tables of functions of a program file. The result is empty for a file that was deleted or is no
+// ELF file.
 func openProgram(path string) (p program) {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -81,15 +83,15 @@ func openProgram(path string) (p program) {
 	return p
 }
 
-// IsGo reports whether a file is a Go program. Go keeps frame pointers in all
-// code; C programs of distributions often do not.
+// IsGo reports whether a file is a Go program. Go keeps frame pointers in all code, so that its stacks can be unwound
+// by them (UnwindFP). C programs of distributions often have none.
 func IsGo(path string) bool {
 	_, err := buildinfo.ReadFile(path)
 	return err == nil
 }
 
-// Pointer encodings of the binary search table, DWARF exception header
-// encodings of the Linux Standard Base, 10.5.1. Every linker in use writes these.
+// Encodings of pointers in an .eh_frame_hdr section (Linux Standard Base, 10.5.1: DWARF exception header encoding). All
+// linkers in use write these.
 const (
 	encPCRelSData4   = 0x1b
 	encUData4        = 0x03

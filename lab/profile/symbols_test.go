@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// spinningProgram is a daemon in Go that does nothing but work.
+// spinningProgram is a Go program that uses all of a CPU, in the function main.spin.
 const spinningProgram = `package main
 
 var sink int
@@ -31,8 +31,8 @@ func main() {
 }
 `
 
-// buildSpinner builds it the way gateweigh and gatewayd are built: static and
-// stripped, with flags added.
+// buildSpinner builds spinningProgram statically, as gateweigh and gatewayd are built, with these flags of the linker.
+// It returns the path of the program.
 func buildSpinner(t *testing.T, flags string) string {
 	t.Helper()
 	dir := t.TempDir()

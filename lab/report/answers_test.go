@@ -1,3 +1,6 @@
+// Tests of the answers to the questions of studies in a report. simulate makes a run from a description such as
+// portalSpec or single, without measuring; write writes it and its report into a folder (report_test.go).
+
 package report_test
 
 import (
@@ -11,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 )
 
-// mechanismsRun is a run over the clients at the study's load, which two of three
-// devices cannot carry, and the same at a load they can.
+// mechanismsRun describes a simulated run of three devices with 1 to 100 clients at a load in Mbit/s. At the study's
+// load, 1000 Mbit/s, two of the devices are at their limit.
 func mechanismsRun(offered float64) analysistest.Spec {
 	spec := portalSpec()
 	spec.Clients, spec.Offered = []int{1, 10, 50, 100}, []float64{offered}
@@ -23,8 +26,8 @@ func mechanismsRun(offered float64) analysistest.Spec {
 	return spec
 }
 
-// TestStudyQuestionsLinkToFindings: the study's part of the page begins with its questions, each answer
-// of which leads to the finding it is of.
+// TestStudyQuestionsLinkToFindings: the study's part of the page begins with a table of the study's questions. Each
+// answer for a device is a link to the finding from which it follows.
 func TestStudyQuestionsLinkToFindings(t *testing.T) {
 	dir := t.TempDir()
 	if err := analysistest.Write(dir, simulate(mechanismsRun(1000))); err != nil {
@@ -53,7 +56,7 @@ func TestStudyQuestionsLinkToFindings(t *testing.T) {
 		}
 	}
 	links := regexp.MustCompile(`href="#(finding-[^"]*)"`).FindAllStringSubmatch(head, -1)
-	if len(links) != 11 { // three devices, four questions, one of which does not concern eBPF
+	if len(links) != 11 { // three devices and four questions, but one question does not concern eBPF
 		t.Errorf("%d links", len(links))
 	}
 	for _, link := range links {

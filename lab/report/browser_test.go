@@ -16,12 +16,15 @@ import (
 	"github.com/gateweigh/gateweigh/internal/browsertest"
 )
 
-// view is how a reader looks at a page.
+// The helpers of this file open pages of the report in a real browser (Chromium). A tab is an open page, and a view is
+// the size and colour scheme in which it is shown. eval runs JavaScript in a tab.
+
+// view is the window and the colour scheme of a reader.
 type view struct {
 	name          string
-	width, height int64
+	width, height int64 // CSS pixels
 	dark          bool
-	print         bool // as laid out for paper
+	print         bool // laid out for paper
 }
 
 // paperPx is the width of A4 between the margins of report.css, in CSS pixels.
@@ -35,6 +38,7 @@ var (
 	paper     = view{name: "paper", width: paperPx, height: 1000, print: true}
 )
 
+// newBrowser starts a browser that ends with the test.
 func newBrowser(t *testing.T) context.Context {
 	t.Helper()
 	return browsertest.Start(t, t.Context(), browsertest.Program(t))
@@ -49,7 +53,8 @@ type tab struct {
 	errors   []string // exceptions and errors on the console
 }
 
-// open shows a file in a tab of its own, with no network, the way v says.
+// open opens a file in a tab of its own, without a network, in view v. When the test ends, the page must have loaded
+// nothing else and have run without errors.
 func open(t *testing.T, browser context.Context, file string, v view) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
@@ -92,7 +97,7 @@ func (p *tab) setView(t *testing.T, v view) {
 	browsertest.Size(t, p.ctx, v.width, v.height)
 }
 
-// noteEvent notes what must not happen.
+// noteEvent records requests and exceptions of scripts.
 func (p *tab) noteEvent(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +109,7 @@ func (p *tab) noteEvent(event any) {
 	}
 }
 
-// checkQuiet holds that the page asked for nothing but itself and ran without errors.
+// checkQuiet requires that the page requested nothing but itself and ran without errors.
 func (p *tab) checkQuiet(t *testing.T, address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +126,7 @@ func (p *tab) checkQuiet(t *testing.T, address string) {
 	}
 }
 
-// eval evaluates JavaScript in the page; a promise is waited for.
+// eval evaluates JavaScript in the page and returns its value. If that is a promise, eval waits for it.
 func eval[T any](t *testing.T, p *tab, script string) T {
 	t.Helper()
 	return browsertest.Eval[T](t, p.ctx, script)

@@ -189,5 +189,8 @@ func (g *grid) addSweep(sum analysis.Summary, s analysis.Sweep, cells ...gridCel
 	}
 	name := fmt.Sprintf("%s|%s|%s|%d|%s", dut, s.Along, key(s.Cell, result.Direction, result.Profile), s.Cell.Int(
 		result.Clients), offeredMbps(s.Cell))
+	if v, ok := s.Cell.Value(result.Family); ok {
+		setting, name = setting+", "+analysis.Family.Say(v), name+"|"+v.Text
+	}
 	g.add(name, append([]gridCell{nameCell(sweptName(sum, dut), dut), textCell(setting)}, cells...)...)
 }

@@ -117,9 +117,9 @@ func failsSomewhere(s analysis.Summary) bool {
 
 // Shapes of the marks of ceilings.
 const (
-	shapeCarries = "carries" // and fails at a load that was tried
-	shapeMore    = "more"    // carries all that was tried
-	shapeLess    = "less"    // fails at the least that was tried
+	shapeCarries = "carries" // carries a load, and fails at a larger one of the run
+	shapeMore    = "more"    // carries all loads of the run
+	shapeLess    = "less"    // fails at the smallest load of the run
 )
 
 // rankCeilings ranks the devices by the load that they carry, the largest first.

@@ -12,7 +12,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestTerminalCeilings: the table of ceilings stands above that of the cells.
+// A ceiling is the highest load that a router carries in full and without loss, if it runs alone (mode solo).
+// portalSpec is the simulated run of most tests of this package: devices coovachilli, ebpf and opennds.
+
+// TestTerminalCeilings: the terminal shows a table of ceilings above the table of the cells.
 func TestTerminalCeilings(t *testing.T) {
 	turns := portalSpec()
 	turns.Mode, turns.Directions = result.ModeSolo, []string{"up", "down"}
@@ -41,14 +44,13 @@ func TestTerminalCeilings(t *testing.T) {
 		switch {
 		case strings.HasPrefix(line, "coovachilli up 500 Mbit/s (n") &&
 			!strings.HasSuffix(line, "] 1 Gbit/s (n = 6) shortfall 770 Mbit/s [770 Mbit/s, 770 Mbit/s]"),
-			strings.HasPrefix(line, "ebpf up ≥") && !strings.HasSuffix(line, "] – –"): // what was offered is no most
+			strings.HasPrefix(line, "ebpf up ≥") && !strings.HasSuffix(line, "] – –"): // no load failed: no most is known
 			t.Errorf("%q", line)
 		}
 	}
 }
 
-// TestPageLeadsWithCeilings: where a device of the run came to its ceiling, that is what
-// the picture is of, and the page's first sentence.
+// TestPageLeadsWithCeilings: if a device reached its ceiling, the page's picture and first sentence are about ceilings.
 func TestPageLeadsWithCeilings(t *testing.T) {
 	turns := portalSpec()
 	turns.Mode = result.ModeSolo

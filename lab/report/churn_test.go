@@ -1,3 +1,6 @@
+// Tests of what a report says of guests, clients that come and go. simulate makes a run from a description such as
+// portalSpec or single, without measuring; write writes it and its report into a folder (report_test.go).
+
 package report_test
 
 import (
@@ -15,8 +18,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// guestsRun is a run during which guests came and went: ebpf forgets them, opennds keeps
-// their places but no session, and coovachilli reports no counts.
+// guestsRun is a run with guests: clients that come, log in and leave during the measurement. Afterwards the device
+// ebpf counts as many clients as before, and opennds more clients but no more sessions. coovachilli reports no counts.
 func guestsRun() result.Run {
 	run := analysistest.Run(single())
 	for i := range run.Blocks {
@@ -41,8 +44,8 @@ func guestsRun() result.Run {
 	return run
 }
 
-// TestGuests: what became of guests, and what the device still holds of them, stands
-// in the rows below the picture; that some did not get in stands in the picture.
+// TestGuests: rows below the picture say how many guests logged in and left, and which counts and connections the
+// device has afterwards. The picture says so if some guests were not admitted.
 func TestGuests(t *testing.T) {
 	run := guestsRun()
 	s := measure.Summarise(run, analysis.Options{})
@@ -79,7 +82,7 @@ func TestGuests(t *testing.T) {
 	}
 }
 
-// csvColumn is a column of a table, without its heading.
+// csvColumn returns a column of a CSV table by its name, without the heading.
 func csvColumn(t *testing.T, table []byte, name string) (values []string) {
 	t.Helper()
 	rows, err := csv.NewReader(bytes.NewReader(table)).ReadAll()
@@ -96,8 +99,8 @@ func csvColumn(t *testing.T, table []byte, name string) (values []string) {
 	return values
 }
 
-// TestWarningWithoutGuests: a device that no guest came to has let none in, and a warning says that nothing
-// was measured of guests.
+// TestWarningWithoutGuests: if no guest came to a device, the report does not say that all got in. A warning says that
+// nothing is known of guests.
 func TestWarningWithoutGuests(t *testing.T) {
 	run := guestsRun()
 	for i := range run.Blocks {

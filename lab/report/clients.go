@@ -62,7 +62,7 @@ func totalsText(c analysis.Cell) string {
 	return strings.Join(parts, "; ")
 }
 
-// ofAll returns "all 998" or "998 of 999".
+// ofAll says how many of all clients there are: "all 998" or "998 of 999".
 func ofAll(n, all int) string {
 	if n == all {
 		return "all " + groupedCount(all)

@@ -1,3 +1,6 @@
+// Tests of totals by client in a report. simulate makes a run from a description such as portalSpec or single, without
+// measuring; write writes it and its report into a folder (report_test.go).
+
 package report_test
 
 import (
@@ -13,8 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// manyClientsRun is a run with as many clients as there can be, in one block of which some
-// streams broke.
+// manyClientsRun is a run with that many clients, all connected at the same time. In one block three streams broke.
 func manyClientsRun(clients int) result.Run {
 	run := analysistest.Run(single())
 	for i := range run.Trials {
@@ -36,8 +38,8 @@ func manyClientsRun(clients int) result.Run {
 	return run
 }
 
-// TestClientTotals: that all clients were there at once, or that some were not, stands under
-// the table and in the page's lead; a hundred clients are a matter of course.
+// TestClientTotals: with 65,000 clients, a line below the terminal's table and the page say whether all were connected
+// at the same time. With a hundred clients they do not.
 func TestClientTotals(t *testing.T) {
 	const want = "All at once: ebpf with 65 000 clients at 500 Mbit/s up: all 65 000 had an address, leased from it; " +
 		"all 65 000 were logged in; " +
@@ -72,7 +74,7 @@ func TestClientTotals(t *testing.T) {
 	}
 }
 
-// plainSpaces is a text with ordinary spaces alone.
+// plainSpaces replaces narrow and no-break spaces by ordinary ones.
 func plainSpaces(text string) string {
 	return strings.NewReplacer("\u202f", " ", "\u00a0", " ").Replace(text)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 )
 
-// linear is a colour such as #0072b2 as linear red, green and blue.
+// linear converts a colour such as #0072b2 to linear red, green and blue.
 func linear(t *testing.T, colour string) (out [3]float64) {
 	t.Helper()
 	n, err := strconv.ParseUint(colour[1:], 16, 24)
@@ -26,13 +26,13 @@ func linear(t *testing.T, colour string) (out [3]float64) {
 	return out
 }
 
-// contrast is that of WCAG 2.
+// contrast is the contrast of two colours by WCAG 2.
 func contrast(a, b [3]float64) float64 {
 	luminance := func(c [3]float64) float64 { return 0.2126*c[0] + 0.7152*c[1] + 0.0722*c[2] + 0.05 }
 	return max(luminance(a), luminance(b)) / min(luminance(a), luminance(b))
 }
 
-// oklab is a colour in a space where equal distances look equally large.
+// oklab converts a colour to Oklab, a colour space in which equal distances look equally large.
 func oklab(c [3]float64) [3]float64 {
 	l := math.Cbrt(0.4122214708*c[0] + 0.5363325363*c[1] + 0.0514459929*c[2])
 	m := math.Cbrt(0.2119034982*c[0] + 0.6806995451*c[1] + 0.1073969566*c[2])
@@ -41,8 +41,8 @@ func oklab(c [3]float64) [3]float64 {
 		0.0259040371*l + 0.7827717662*m - 0.8086757660*s}
 }
 
-// TestDevicesDifferInColour: on screen in light and dark, and in print, twelve devices and the
-// clean router have colours that can be read on the page and told apart.
+// TestDevicesDifferInColour: twelve devices and the clean router have colours that can be read on the page and told
+// apart, on a light screen, on a dark one, and in print.
 func TestDevicesDifferInColour(t *testing.T) {
 	const leastContrast, leastDistance = 4.5, 0.085
 	if chart.Colours < 12 {

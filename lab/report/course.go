@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// CourseCSVFile in a run folder has the course within windows, of runs that recorded it.
+// CourseCSVFile is the file in a run folder with the courses within windows, if the run recorded them.
 const CourseCSVFile = "course.csv"
 
 // coursesOf are the courses of a run by cell.
@@ -29,7 +29,7 @@ func coursesOf(run result.Run) ([]analysis.CellCourse, error) {
 
 // courseFigure is one of the figures that courses have.
 type courseFigure struct {
-	name, title, label string // in the CSV, of its chart, of the chart's axis
+	name, title, label string // name in the CSV, title of its chart, label of the chart's axis
 	print              format
 	of                 func(analysis.SideCourse) []analysis.Spread
 }
@@ -43,8 +43,9 @@ var courseFigures = []courseFigure{
 		func(s analysis.SideCourse) []analysis.Spread { return s.RTTUs }},
 }
 
-// CourseCSV writes one row a step of a side of a cell: the cell's dimensions, the side, when the step began, and for
-// each figure its median over blocks, under NAME, the quartiles, NAME_lo and NAME_hi, and of how many blocks they are.
+// CourseCSV writes one row for each step of each side of each cell: the cell's dimensions, the side, and the time at
+// which the step began. For each figure it has the median over blocks (NAME), the quartiles (NAME_lo and NAME_hi) and
+// the number of blocks (NAME_blocks).
 func CourseCSV(w io.Writer, courses []analysis.CellCourse) error {
 	out := csv.NewWriter(w)
 	var row []string
@@ -93,8 +94,8 @@ func spreadOf(list []analysis.Spread, step int) analysis.Spread {
 	return analysis.Spread{Median: analysis.Absent(), Lo: analysis.Absent(), Hi: analysis.Absent()}
 }
 
-// courseGroups draws what happened within windows, device against clean router: of each device the heaviest load that
-// was accepted.
+// courseGroups draws the courses within windows, each device against its clean router. Of each device it draws the
+// heaviest load with accepted trials.
 func (d *drawing) courseGroups(courses []analysis.CellCourse) (out []figureGroup) {
 	for _, c := range rankedCells(d.summary) {
 		i := slices.IndexFunc(courses, func(k analysis.CellCourse) bool { return k.Cell == c.Cell })

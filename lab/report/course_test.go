@@ -1,3 +1,6 @@
+// Tests of the file of courses, readings in the midst of trials. simulate makes a run from a description such as
+// portalSpec or single, without measuring; write writes it and its report into a folder (report_test.go).
+
 package report_test
 
 import (
@@ -11,8 +14,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// addCourses gives each trial of a written run a course, and writes the report anew: 4 steps, of which the device's
-// have 10 % of a core more in each next block, and its last no round trip.
+// A course has the figures of a window in short steps, for the device's side and for the clean router's.
+
+// addCourses gives each trial of a written run a course of 4 steps of 100 ms, and writes the report again. The device's
+// CPU is 10 % of a core higher in each further block. In the device's last step no probe came back.
 func addCourses(t *testing.T, dir string, run result.Run) {
 	t.Helper()
 	w, _, err := result.OpenWriter(dir)
@@ -39,7 +44,8 @@ func addCourses(t *testing.T, dir string, run result.Run) {
 	}
 }
 
-// TestCourseCSV: medians and quartiles are over the blocks of accepted trials, for every load of every device.
+// TestCourseCSV: the CSV of courses has the median and quartiles over the blocks, for each step of each side and cell.
+// Rejected trials and A/A trials do not count.
 func TestCourseCSV(t *testing.T) {
 	run := simulate(portalSpec())
 	dir, s := write(t, run)
@@ -72,7 +78,8 @@ func TestCourseCSV(t *testing.T) {
 	}
 }
 
-// checkCourses holds that the page draws each device beside the clean router, three charts with an area a side.
+// checkCourses requires that the page draws three charts for each device, each with an area for the device and one for
+// the clean router.
 func checkCourses(t *testing.T, p *tab, devices int) {
 	t.Helper()
 	got := eval[[]int](t, p, `(() => {

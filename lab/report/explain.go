@@ -85,8 +85,8 @@ type AccountRow struct {
 	Coverage    analysis.Number `json:"coverage"`
 }
 
-// Explain makes the explanation of a profile with at most n functions. The
-// summary holds what the trials of the same cell measured.
+// Explain makes the explanation of a profile with at most n functions. It takes the costs without perf from the
+// summary: from the trials of the profile's cell.
 func Explain(p profile.Profile, s analysis.Summary, n int) Explanation {
 	m := measuredInCell(p.Cell, s)
 	p, scale := atTrialsSpeed(p, m)
@@ -169,8 +169,8 @@ func (e Explanation) rows() (rows []functionRow) {
 	return append(rows, sum)
 }
 
-// ExplainText writes the explanation as a table for the terminal, whatever the
-// names in the profile in printable characters.
+// ExplainText writes the explanation as a table for the terminal. It replaces characters that are not printable in the
+// names of functions.
 func ExplainText(w io.Writer, e Explanation) error {
 	if e.Mark != "" {
 		fmt.Fprintf(w, "%s\n", words.Capitalised(e.Mark))
@@ -212,7 +212,7 @@ func (e Explanation) agreement() string {
 		percent(100*(1+e.OffBy)), ratio(1/e.Scale))
 }
 
-// coverage says how many of the due samples were taken.
+// coverage says which share of the expected samples was taken.
 func (e Explanation) coverage() string {
 	var parts []string
 	for _, a := range e.Accounts {

@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestFailedBlocksInTheTable: one line an error, blocks counted from 1, and nothing of
-// those that a resume measured but their number.
+// TestFailedBlocksInTheTable: below the terminal's table, each error of failed blocks has one line with the blocks,
+// counted from 1. Of failed blocks that a resumed run measured later, only the number is given.
 func TestFailedBlocksInTheTable(t *testing.T) {
 	failed := func(dut string, block int, measured bool) analysis.FailedBlock {
 		return analysis.FailedBlock{

@@ -14,12 +14,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// Limits of what is drawn; the records keep everything.
+// Limits of what is drawn. The records have everything.
 const (
-	rawPerCell  = 200  // single trials drawn a cell
-	rawInAll    = 6000 // single trials drawn a chart of all cells, before fewer a cell are drawn
-	chartsOpen  = 4    // charts shown at once, the others fold away
-	panelsDrawn = 12   // sweeps drawn of one profile and direction, three charts each
+	rawPerCell  = 200  // largest number of single trials drawn for a cell
+	rawInAll    = 6000 // largest number of single trials in a chart of all cells; with more, fewer for each cell
+	chartsOpen  = 4    // number of visible charts; further ones are folded away
+	panelsDrawn = 12   // largest number of sweeps drawn of one profile and direction, three charts each
 )
 
 // figure is a drawn chart with its caption and the figures it shows.
@@ -30,7 +30,7 @@ type figure struct {
 	Data    grid
 }
 
-// figureGroup is the charts of one profile and direction, or a fold of them under its heading.
+// figureGroup has the charts of one profile and direction. A group in a group is folded away under its heading.
 type figureGroup struct {
 	Heading string
 	Figures []figure
@@ -43,13 +43,13 @@ type figureGroup struct {
 type drawing struct {
 	summary   analysis.Summary
 	dir       string                         // the run's folder
-	trials    map[result.Cell][]result.Trial // accepted ones
+	trials    map[result.Cell][]result.Trial // accepted trials
 	aa        []result.Trial                 // accepted A/A pairs
 	styles    map[string]int                 // by DUT
-	inWindows []analysis.CellCourse          // what happened within windows; none: the run did not record it
-	perCell   int                            // single trials drawn a cell
-	thinned   bool                           // some were left out
-	count     int                            // charts drawn, for ids
+	inWindows []analysis.CellCourse          // courses of windows; empty if the run did not record them
+	perCell   int                            // number of single trials drawn for a cell
+	thinned   bool                           // some single trials are not drawn
+	count     int                            // number of charts drawn so far, for their ids
 }
 
 func newDrawing(run result.Run, s analysis.Summary) *drawing {
@@ -73,7 +73,7 @@ func newDrawing(run result.Run, s analysis.Summary) *drawing {
 	return d
 }
 
-// style is the look of a device, the same in every chart of the page.
+// style returns the look of a device. It is the same in every chart of the page.
 func (d *drawing) style(dut string) chart.Style {
 	number, seen := d.styles[dut]
 	if !seen {
@@ -97,8 +97,8 @@ func grouped(cells []analysis.Cell, draw func([]analysis.Cell) figureGroup, by .
 	return out
 }
 
-// group draws the charts of cells that carry the same packets the same way: the first few in sight,
-// the others and CPU as sampled folded away.
+// group draws the charts of cells with the same kind of packets and the same direction. The first few charts are
+// visible. The others, and those of CPU as sampled, are folded away.
 func (d *drawing) group(cells []analysis.Cell) figureGroup {
 	d.thinned = false
 	g := figureGroup{Heading: words.Capitalised(packetsInWords(cells[0].Cell))}
@@ -135,10 +135,10 @@ func (d *drawing) finish(heading, caption string, draw func(id string) string, d
 	return figure{heading, template.HTML(draw(fmt.Sprintf("chart%d", d.count))), caption, data}
 }
 
-// sample is the accepted trials of a cell, evenly thinned out when they are many.
+// sample returns the accepted trials of a cell. Of many it returns every n-th only.
 func (d *drawing) sample(c analysis.Cell) []result.Trial { return d.thin(d.trials[c.Cell], d.perCell) }
 
-// ratios are the ratios of the pairs.
+// ratios returns the overhead ratio of each trial that has one.
 func ratios(trials []result.Trial) (out []float64) {
 	for _, t := range trials {
 		if r := cost.Ratio(t); r.Known() {
@@ -169,7 +169,7 @@ func (d *drawing) band() chart.Band {
 	return chart.Band{Lo: float64(r.Lo), Hi: float64(r.Hi), Name: "Noise floor, two clean routers"}
 }
 
-// rows draws one row a cell, for runs that sweep over nothing.
+// rows draws one row for each cell, for runs that have one load and one number of clients.
 func (d *drawing) rows(cells []analysis.Cell) []figure {
 	cells = slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return c.Pairs == 0 })
 	if len(cells) == 0 {
@@ -215,7 +215,8 @@ func loadAndClients(c analysis.Cell) string {
 	return rate(offeredMbps(c.Cell)) + ", " + clientsOf(c.Cell)
 }
 
-// meanPoint is a mean at X; key names what it is of.
+// meanPoint returns the point of a chart at x for a mean with its interval. key names the cell in the page's data
+// attributes.
 func meanPoint(key string, x float64, e analysis.Estimate, tip string) chart.Point {
 	p := chart.Point{X: x, Y: float64(e.Mean), Lo: math.NaN(), Hi: math.NaN(), Tip: tip, Key: key, Value: e.Mean.String()}
 	if e.HasInterval() && !isOpenInterval(e) {
@@ -237,12 +238,12 @@ func ratioTip(c analysis.Cell) string {
 			c.Blocks, "block"), c.Verdict)
 }
 
-// chartInWords is the chart in words.
+// chartInWords describes a chart's marks in words: the tip of each cell.
 func chartInWords(cells []analysis.Cell, tip func(analysis.Cell) string) string {
 	return sentences(textsOf(cells, tip))
 }
 
-// sentences are what a chart's marks say, of at most a dozen; its table has all.
+// sentences joins the tips of at most a dozen marks of a chart; its table has all.
 func sentences(tips []string) string {
 	tips, more := bounded(tips, 12)
 	if more > 0 {
@@ -254,7 +255,8 @@ func sentences(tips []string) string {
 	return strings.Join(tips, ". ") + "."
 }
 
-// pairCaption is the caption of figures of ratios, whose marks show more than dots.
+// pairCaption returns the caption of figures of ratios. It explains the dots, the marks and the band of the noise
+// floor.
 func (d *drawing) pairCaption() string {
 	const dots = "Dots are single pairs, without what a daemon does now and then; marks have their share of that. "
 	if !d.summary.AA.Ratio.HasInterval() {

@@ -16,8 +16,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// flameRun is a run folder with profiles of two devices at a load without trials,
-// so that nothing is scaled. Names hold what HTML and JSON must not take for their own.
+// A flame graph draws a profile: each bar is a function, its width the CPU time with all functions that it calls. The
+// tests of this file use it in a browser: see browser_test.go for view, tab, open and eval.
+
+// flameRun writes a run folder with profiles of two devices and returns its page. The profiles' load has no trials, so
+// times are not scaled. Some function names contain characters of HTML and JSON.
 func flameRun(t *testing.T) (file string) {
 	t.Helper()
 	dir, _ := write(t, simulate(single()))
@@ -54,6 +57,7 @@ func flameRun(t *testing.T) (file string) {
 	return filepath.Join(dir, report.HTMLFile)
 }
 
+// flameStack returns a stack of kernel functions with its own time, below an account (a thread or program).
 func flameStack(ns float64, account string, functions ...string) profile.Stack {
 	s := profile.Stack{Frames: []profile.Frame{{Func: account}}, NsPerPacket: ns}
 	for _, f := range functions {
@@ -62,6 +66,7 @@ func flameStack(ns float64, account string, functions ...string) profile.Stack {
 	return s
 }
 
+// flameSide returns one router's profile with these stacks.
 func flameSide(stacks []profile.Stack) profile.Side {
 	s := profile.Side{Seconds: 10, Packets: 1000, Stacks: stacks}
 	for _, st := range stacks {
@@ -78,6 +83,7 @@ type bar struct {
 	Selected           bool
 }
 
+// bars reads the drawn bars of the page.
 func bars(t *testing.T, p *tab) []bar {
 	t.Helper()
 	return eval[[]bar](t, p, `[...document.querySelectorAll("#flame-graph [role=treeitem]")].map((e) => ({
@@ -85,7 +91,7 @@ func bars(t *testing.T, p *tab) []bar {
 		width: parseFloat(e.style.width) / 100, level: Number(e.getAttribute("aria-level")), selected: e.getAttribute("aria-selected") === "true" }))`)
 }
 
-// textsOf finds the drawn frames of a function.
+// textsOf returns the bars of a function.
 func textsOf(list []bar, function string) (found []bar) {
 	for _, b := range list {
 		if strings.HasPrefix(b.Label, function+" [") || strings.HasPrefix(b.Label, function+":") {
@@ -95,6 +101,7 @@ func textsOf(list []bar, function string) (found []bar) {
 	return found
 }
 
+// isNear reports whether two shares are equal within 0.001.
 func isNear(a, b float64) bool { return a > b-0.001 && a < b+0.001 }
 
 // TestFlameGraphInBrowser uses the flame graph as a reader does.
@@ -124,8 +131,8 @@ func TestFlameGraphInBrowser(t *testing.T) {
 	}
 }
 
-// The device costs 300+200+100+400+100+50 = 1150 ns per packet, the clean router 600.
-
+// checkFlameViews requires the right widths and colours of bars, for the difference and for the clean router alone. The
+// device costs 300+200+100+400+100+50 = 1150 ns per packet, the clean router 600.
 func checkFlameViews(t *testing.T, p *tab) {
 	list := bars(t, p)
 	hook := textsOf(list, "nf_hook_slow")
@@ -151,6 +158,7 @@ func checkFlameViews(t *testing.T, p *tab) {
 	}
 }
 
+// checkFlameSearch requires that a search marks the matching bars and gives their share.
 func checkFlameSearch(t *testing.T, p *tab) {
 	eval[bool](t, p, `document.querySelector("#flame-search").focus(); true`)
 	p.typeKeys(t, "NF")
@@ -175,6 +183,7 @@ func checkFlameSearch(t *testing.T, p *tab) {
 	}
 }
 
+// checkFlameClick requires that a click on a bar zooms to it, and that the reset button shows all again.
 func checkFlameClick(t *testing.T, p *tab) {
 	if err := chromedp.Do(p.ctx, chromedp.Click(`#flame-graph [aria-label^="nf_hook_slow"]`)); err != nil {
 		t.Fatal(err)
@@ -201,6 +210,7 @@ func checkFlameClick(t *testing.T, p *tab) {
 	}
 }
 
+// checkFlameKeys requires that arrow keys move the focus between bars, Enter zooms and Escape zooms out.
 func checkFlameKeys(t *testing.T, p *tab) {
 	active := `document.activeElement.getAttribute("aria-label") || ""`
 	eval[bool](t, p, `document.querySelector("#flame-graph [tabindex='0']").focus(); true`)
@@ -227,6 +237,7 @@ func checkFlameKeys(t *testing.T, p *tab) {
 	}
 }
 
+// checkFlameProfiles requires that choosing another profile changes graph and table.
 func checkFlameProfiles(t *testing.T, p *tab) {
 	shown := `[...document.querySelectorAll(".flame-profile:not([hidden]) h3")].map((h) => h.textContent).join()`
 	if got := eval[string](t, p, shown); !strings.HasPrefix(got, "coovachilli") || strings.Contains(got, "opennds") {
@@ -248,13 +259,13 @@ func checkFlameProfiles(t *testing.T, p *tab) {
 	}
 }
 
-// checkFlameWithoutScript: tables of all profiles and a drawing of each.
+// checkFlameWithoutScript requires that a browser without JavaScript shows a table and a drawing of each profile.
 func checkFlameWithoutScript(t *testing.T, browser context.Context, file string) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a browser without scripts takes from <noscript> is what stands in it.
+	// A browser without scripts shows the contents of <noscript>.
 	plain := strings.NewReplacer("<noscript>", "", "</noscript>", "").Replace(string(text))
 	for strings.Contains(plain, "<script") {
 		before, rest, _ := strings.Cut(plain, "<script")

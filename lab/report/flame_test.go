@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// profileOfTwo is a profile of one account in which the device costs dut ns per packet
-// and the clean router clean, a thousand samples each.
+// profileOfTwo returns a profile in which the function f takes dut ns per packet at the device, and clean ns at the
+// clean router. Each router has a thousand samples.
 func profileOfTwo(dut, clean float64) profile.Profile {
 	side := func(ns float64) profile.Side {
 		other := profile.Stack{
@@ -24,6 +24,8 @@ func profileOfTwo(dut, clean float64) profile.Profile {
 		result.OfferedMbps, 10, result.Direction, "up", result.Profile, "bulk")}
 }
 
+// TestShadeNeedsSignificantDifference: the shade of a bar is 0 if the two routers' costs do not differ significantly.
+// Otherwise it is 1 to 4, negative if the clean router costs more.
 func TestShadeNeedsSignificantDifference(t *testing.T) {
 	for _, tt := range []struct {
 		dut, clean float64
@@ -38,6 +40,8 @@ func TestShadeNeedsSignificantDifference(t *testing.T) {
 	}
 }
 
+// TestExplanationComparesWithTheTrials: an explanation scales a profile so that its clean router costs as much as in
+// the trials of the same cell, and says how far its sum is off the trials' difference.
 func TestExplanationComparesWithTheTrials(t *testing.T) {
 	p := profileOfTwo(500, 100)
 	clean := analysis.Estimate{Mean: 2200} // the profile: 1100
@@ -75,7 +79,7 @@ func TestExplanationComparesWithTheTrials(t *testing.T) {
 	}
 }
 
-// TestLargeProfilesAreThinnedOut: a page holds no more frames than can be drawn.
+// TestLargeProfilesAreThinnedOut: of a profile with many functions, the page has only the largest ones.
 func TestLargeProfilesAreThinnedOut(t *testing.T) {
 	p := profileOfTwo(1, 1)
 	for i := range 50_000 {
@@ -90,7 +94,7 @@ func TestLargeProfilesAreThinnedOut(t *testing.T) {
 	}
 }
 
-// TestFlamesWithoutTime end: frames without time are not drawn, however many there are.
+// TestFlamesWithoutTime: functions without any time are not drawn, however many there are.
 func TestFlamesWithoutTime(t *testing.T) {
 	p := profileOfTwo(0, 0)
 	for i := range flameMostNodes + 1 {

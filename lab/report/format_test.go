@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// TestZeroHasNoSign: a figure that rounds to 0 is printed without a minus sign.
 func TestZeroHasNoSign(t *testing.T) {
 	for n, want := range map[analysis.Number]string{
 		-0.001: "0.00", 0.004: "0.00", -0.006: "-0.01", 0: "0.00", -1: "-1.00"} {

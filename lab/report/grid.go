@@ -37,7 +37,7 @@ type gridHead struct {
 	Field      string
 }
 
-// gridRow is one row. Key names what it is of, for programs that read the page.
+// gridRow is one row. Key names its cell or device, for programs that read the page.
 type gridRow struct {
 	Key   string
 	Cells []gridCell

@@ -41,8 +41,8 @@ func compareLoad(c, than analysis.Cell) bool {
 	return result.CompareCells(c.Cell, than.Cell, result.OfferedMbps, result.Clients) > 0
 }
 
-// packetDimensions are the dimensions of packets besides their profile. trafficDimensions are all dimensions of the
-// traffic. Cells that differ in these are not in the same chart.
+// packets are the dimensions that describe packets besides their direction and profile; packetDimensions are these two
+// and packets. Cells that differ in packetDimensions are not in the same chart.
 var (
 	packets = cost.Dimensions.Without(
 		result.DUT, result.Direction, result.Profile, result.Clients, result.OfferedMbps)
@@ -118,10 +118,15 @@ func distinct[T comparable](list []T) (out []T) {
 
 // loadText names the load of a cell in a sentence.
 func loadText(c analysis.Cell) string {
-	text := fmt.Sprintf(
-		"at %s %s with %s", rate(offeredMbps(c.Cell)), words.Direction(c.Text(result.Direction)), clientsOf(c.Cell))
-	if v, ok := c.Value(result.Family); ok {
-		text += " of " + analysis.Family.Say(v)
+	return fmt.Sprintf(
+		"at %s %s with %s", rate(offeredMbps(c.Cell)), words.Direction(c.Text(result.Direction)), familyClients(c.Cell))
+}
+
+// familyClients is clientsOf with the clients' IP protocol, where the run has that dimension.
+func familyClients(c result.Cell) string {
+	v, ok := c.Value(result.Family)
+	if !ok {
+		return clientsOf(c)
 	}
-	return text
+	return clientsOf(c) + " of " + analysis.Family.Say(v)
 }

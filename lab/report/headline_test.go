@@ -1,3 +1,6 @@
+// Tests of the first sentences of a report. cell returns a cell (one device, load and number of clients) with a
+// verdict.
+
 package report_test
 
 import (
@@ -16,7 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// cell is a device at 1 Gbit/s with 100 clients.
+// cell returns a cell of a device at 1 Gbit/s with 100 clients, with a verdict and an overhead ratio ± 10 %.
 func cell(dut, verdict string, ratio float64) analysis.Cell {
 	e := analysis.Estimate{
 		Mean: analysis.Number(ratio), Lo: analysis.Number(ratio * 0.9), Hi: analysis.Number(ratio * 1.1), N: 3}
@@ -27,7 +30,8 @@ func cell(dut, verdict string, ratio float64) analysis.Cell {
 	}
 }
 
-// firstScreen is the first screen of a summary's page: the sentence, and the devices in order.
+// firstScreen returns the first screen of a summary's page: the sentence (lead), and the devices in the picture's
+// order.
 func firstScreen(t *testing.T, s analysis.Summary) (lead string, devices []string) {
 	t.Helper()
 	if s.Measure == "" {
@@ -50,8 +54,8 @@ func firstScreen(t *testing.T, s analysis.Summary) (lead string, devices []strin
 	return lead, devices
 }
 
-// TestLeadSentence: the sentence names the cheapest and the dearest device that have a verdict,
-// and every device that has none.
+// TestLeadSentence: the sentence names the devices with the lowest and the highest cost that have a verdict, and all
+// devices without one.
 func TestLeadSentence(t *testing.T) {
 	const beside = "Compared with a clean router, carrying the same bit at 1 Gbit/s upload with 100 clients takes "
 	limited := cell("slow", analysis.Different, 9.4)
@@ -94,7 +98,8 @@ func TestLeadSentence(t *testing.T) {
 	}
 }
 
-// TestLoginsLead: more logins a second come first, and clients left out are named.
+// TestLoginsLead: devices are ranked by logins a second, the most first. The sentence gives the share of clients that
+// did not get in.
 func TestLoginsLead(t *testing.T) {
 	lead, devices := firstScreen(t, measure.Summarise(analysistest.Storms(7, []analysistest.LoginQueue{
 		{Name: "slow", LoginMs: 100, Leaves: 4}, {Name: "mid", LoginMs: 20}, {Name: "fast", LoginMs: 2},
@@ -109,8 +114,8 @@ func TestLoginsLead(t *testing.T) {
 	}
 }
 
-// TestCeilingsOrder: a device that carries all that was offered comes before one that
-// carries as much and fails beyond, and one that fails at the least load comes last.
+// TestCeilingsOrder: devices are ranked by the load that they carry. Of two that carry the same load, the one without a
+// failure at a higher load is first. A device that fails at the lowest load is last.
 func TestCeilingsOrder(t *testing.T) {
 	s := analysis.Summary{Confidence: 0.95, Delta: 0.05}
 	for i, c := range []struct{ carries, fails float64 }{{0, 250}, {500, 1000}, {1000, 1500}, {1000, 0}, {500, 750}} {

@@ -1,3 +1,6 @@
+// Tests of reports of very many trials and cells. simulate makes a run from a description such as portalSpec or single,
+// without measuring; write writes it and its report into a folder (report_test.go).
+
 package report_test
 
 import (
@@ -8,8 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 )
 
-// TestManyTrials: a large run still gives a page of sensible size, which says
-// that not every trial is drawn.
+// TestManyTrials: the page of a run with 10,000 trials is at most 400 kB, and says that not every trial is drawn.
 func TestManyTrials(t *testing.T) {
 	spec := portalSpec()
 	spec.RejectEvery, spec.Windows, spec.Blocks = 0, 50, 24
@@ -41,8 +43,7 @@ func manyCells() analysistest.Spec {
 	return spec
 }
 
-// TestManyCells: the page of a large run stays small enough to be opened and
-// sent, and its lists are bounded.
+// TestManyCells: the page of a run with 200 cells is at most 4 MB, and its lists are bounded.
 func TestManyCells(t *testing.T) {
 	run := simulate(manyCells())
 	if len(run.Trials) < 9_500 {
@@ -64,6 +65,7 @@ func TestManyCells(t *testing.T) {
 	}
 }
 
+// BenchmarkWrite measures the writing of all files of a large run's report.
 func BenchmarkWrite(b *testing.B) {
 	dir := b.TempDir()
 	if err := analysistest.Write(dir, simulate(manyCells())); err != nil {

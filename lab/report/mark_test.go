@@ -1,3 +1,6 @@
+// Tests of the marks of runs with an emulated CPU. simulate makes a run from a description such as portalSpec or
+// single, without measuring; write writes it and its report into a folder (report_test.go).
+
 package report_test
 
 import (

@@ -1,3 +1,6 @@
+// Tests of the navigation of a page in a browser. newBrowser starts Chromium, and open shows a file in a tab with the
+// window of a reader (view: phone, wide, paper); eval evaluates JavaScript there (browser_test.go).
+
 package report_test
 
 import (
@@ -20,8 +23,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 )
 
-// TestNavigation uses the page as one who has just opened it: follows every link that is in sight from the top, listens
-// to its headings, and photographs it whole.
+// TestNavigation uses a page that has just been opened: it follows every visible link, reads the headings as a screen
+// reader does, and takes a picture of the whole page. See browser_test.go for view, tab, open and eval.
 func TestNavigation(t *testing.T) {
 	browser := newBrowser(t)
 	spec := portalSpec()
@@ -35,18 +38,20 @@ func TestNavigation(t *testing.T) {
 	}
 }
 
-// linksInSight are those into the page that need no fold to be opened.
+// linksInSight is JavaScript that lists the links to places in the page that no closed fold hides.
 const linksInSight = `[...document.querySelectorAll("nav a, main a")].filter((a) => a.hash && a.getClientRects().length > 0)`
 
-// linkTarget is where a link led.
+// linkTarget has the place of a link's target after the link was followed, in pixels.
 type linkTarget struct {
-	// of the target in the window, the least its top may be, of the window, and of what is left to scroll
-	Top, Least, Height, Bottom float64
-	Seen                       bool // nothing lies on the target
+	Top    float64 // of the target in the window
+	Least  float64 // the least allowed value of Top: the end of the sticky navigation
+	Height float64 // of the window
+	Bottom float64 // what can still be scrolled
+	Seen   bool    // nothing covers the target
 }
 
-// checkLinks clicks every link from the top: those that explain in a page of their own, where nothing was laid out
-// before, the others in one page, the farthest first.
+// checkLinks clicks every link from the top of the page, and requires that its target is then in sight. Links named
+// "Why" are each followed in a page that was just opened; the others in the same page, the last one first.
 func checkLinks(t *testing.T, browser context.Context, file string, v view) {
 	t.Helper()
 	p := open(t, browser, file, v)
@@ -65,7 +70,7 @@ func checkLinks(t *testing.T, browser context.Context, file string, v view) {
 		if err := chromedp.Do(p.ctx, chromedp.MouseClickXY(at[0], at[1])); err != nil {
 			t.Fatal(err)
 		}
-		// The page has come to rest when it has stood still for fifteen frames.
+		// Scrolling has ended when the page has not moved for fifteen frames.
 		got := eval[linkTarget](t, p, `new Promise((done) => {
 			let still = 0, last = -1;
 			const look = () => {
@@ -92,7 +97,7 @@ func checkLinks(t *testing.T, browser context.Context, file string, v view) {
 	}
 }
 
-// checkHeadings holds that what reads the page aloud has every heading, without steps in their levels.
+// checkHeadings requires that a screen reader gets every heading, and that no level is skipped.
 func checkHeadings(t *testing.T, p *tab) {
 	t.Helper()
 	type heading struct {
@@ -127,7 +132,7 @@ func checkHeadings(t *testing.T, p *tab) {
 	}
 }
 
-// checkWhole holds that a picture of the whole page, taken without scrolling first, has what is far below the window.
+// checkWhole requires that a picture of the whole page, taken without scrolling, shows what is far below the window.
 func checkWhole(t *testing.T, p *tab) {
 	t.Helper()
 	type part struct {

@@ -13,7 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// campaignRun is a run over three nodes, of which the last one's device costs more by a factor.
+// A campaign is one run whose blocks are measured on several machines, its nodes.
+
+// campaignRun is a run over three nodes. On the last one, n3, the device's cost is multiplied by factor.
 func campaignRun(factor float64) result.Run {
 	run := analysistest.Run(analysistest.Spec{
 		Seed: 3, DUTs: []analysistest.DUT{{Name: "one", Ratio: 1.5}, {Name: "two", Ratio: 2}}, Clients: []int{10},
@@ -31,7 +33,8 @@ func campaignRun(factor float64) result.Run {
 	return run
 }
 
-// TestNodes: blocks are compared between the nodes of a campaign, and only a node that is unlike the others disagrees.
+// TestNodes: the blocks of each node are compared with those of the others. Only a node whose device costs more or less
+// than at the others disagrees.
 func TestNodes(t *testing.T) {
 	for _, c := range []struct {
 		factor    float64
@@ -62,8 +65,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestNodesThatAgreeAreLeftAlone: of campaigns whose nodes are alike, about one in twenty has a node that is said to
-// disagree, however many nodes there are.
+// TestNodesThatAgreeAreLeftAlone: if all nodes are alike, a node disagrees by chance in about 5 % of the campaigns.
 func TestNodesThatAgreeAreLeftAlone(t *testing.T) {
 	const campaigns = 200
 	random, wrong := rand.New(rand.NewPCG(1, 2)), 0

@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestOpenSentences: the terminal says of each cell without a verdict why, the cells of one reason in one line.
+// TestOpenSentences: the terminal says why cells have no verdict. Cells with the same reason are in one line.
 func TestOpenSentences(t *testing.T) {
 	open := func(dut string, note string) analysis.Cell {
 		return analysis.Cell{

@@ -1,3 +1,6 @@
+// Tests of the order of devices in a report. simulate makes a run from a description such as portalSpec or single,
+// without measuring; write writes it and its report into a folder (report_test.go).
+
 package report_test
 
 import (
@@ -19,7 +22,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// cellWithInterval is a cell whose metrics all have one interval.
+// cellWithInterval returns a cell of a device in which all given metrics have the same mean and interval.
 func cellWithInterval(dut string, lo, mean, hi float64, metrics ...string) analysis.Cell {
 	c := cell(dut, "", 1)
 	e := analysis.Estimate{Mean: analysis.Number(mean), Lo: analysis.Number(lo), Hi: analysis.Number(hi), N: 3}
@@ -29,8 +32,9 @@ func cellWithInterval(dut string, lo, mean, hi float64, metrics ...string) analy
 	return c
 }
 
-// TestOrderIsClaimedWhereIntervalsDecide: the first sentence of every measure names a first or a last only where
-// intervals do not overlap, and the picture says that its order is an estimate where neighbours' do.
+// TestOrderIsClaimedWhereIntervalsDecide: for every measure, the first sentence names a first or last device only if
+// the intervals do not overlap (decided). Otherwise it says that the order is open, and the picture says that its order
+// is an estimate.
 func TestOrderIsClaimedWhereIntervalsDecide(t *testing.T) {
 	ndr := "ndr_kpps"
 	of := map[string][]string{
@@ -63,6 +67,7 @@ func TestOrderIsClaimedWhereIntervalsDecide(t *testing.T) {
 	}
 }
 
+// pageOf returns the page of a summary.
 func pageOf(t *testing.T, s analysis.Summary) string {
 	t.Helper()
 	if s.AA.Pairs == 0 {
@@ -75,8 +80,8 @@ func pageOf(t *testing.T, s analysis.Summary) string {
 	return b.String()
 }
 
-// TestLeadOfCostsThatOverlap: two devices whose intervals overlap are not put in order, and one that is left open is
-// named with its interval.
+// TestLeadOfCostsThatOverlap: the sentence says that the order of two devices with overlapping intervals is open, and
+// gives the interval of a device without a verdict.
 func TestLeadOfCostsThatOverlap(t *testing.T) {
 	near := func(dut, verdict string, lo, mean, hi float64) analysis.Cell {
 		c := cell(dut, verdict, mean)
@@ -108,8 +113,8 @@ func TestFirstScreenCountsRejectedTrials(t *testing.T) {
 	}
 }
 
-// TestNoChartWithoutAValue: clients that lease nothing have no chart, table or column of leases, and no page has the
-// words of another kind of clients.
+// TestNoChartWithoutAValue: if clients lease no addresses, there is no chart, table or column of leases. The page of
+// login storms does not speak of portals.
 func TestNoChartWithoutAValue(t *testing.T) {
 	run := loginRun()
 	for _, leases := range []bool{true, false} {
@@ -140,7 +145,7 @@ func TestNoChartWithoutAValue(t *testing.T) {
 	}
 }
 
-// TestNoColumnWithoutAFigure: in no table of results is a metric that no cell has.
+// TestNoColumnWithoutAFigure: tables of results have no column for a metric that no cell has.
 func TestNoColumnWithoutAFigure(t *testing.T) {
 	s := measure.Summarise(simulate(single()), analysis.Options{})
 	for _, c := range s.Cells {

@@ -123,6 +123,9 @@ func describePage(run result.Run, s analysis.Summary, others []analysis.Summary)
 	lead, ranking := v.first(d)
 	data.Lead, data.Rejection, data.Picture = lead, rejection(s), ranking.picture(s.Skipped)
 	v.fill(&data, d, s)
+	if families := familiesGrid(s); len(families.Rows) > 0 {
+		data.Further = append([]grid{families}, data.Further...)
+	}
 	data.dropEmpty()
 	data.Claims = groupFindings(s.Findings)
 	data.Studies = d.studyParts(append([]analysis.Summary{s}, others...), s.Findings)

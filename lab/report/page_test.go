@@ -19,8 +19,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// bothSweeps is a run over bandwidth and over clients with the study's devices
-// and levels, so that the page has every section.
+// The tests of this file use pages in a real browser: see browser_test.go for view, tab, open and eval. In the page,
+// rows and marks have the attributes data-cell and data-value, by which they are compared with summary.json.
+
+// bothSweeps describes a run with several bandwidths and several numbers of clients, as in the study, so that the page
+// has every section.
 func bothSweeps() analysistest.Spec {
 	spec := portalSpec()
 	spec.DUTs = append(spec.DUTs, analysistest.DUT{Name: "allow-list", Ratio: 1.01})
@@ -50,15 +53,15 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
-// checkTables holds the tables of results against summary.json: every cell is
-// there once a table, and each column that names a figure shows it.
+// checkTables compares the tables of results with summary.json: each cell is in each table once, and each column with
+// the name of a figure shows it.
 func checkTables(t *testing.T, p *tab, cells []map[string]any) {
 	t.Helper()
 	checkFields(t, p, cells,
 		[]string{"metrics.cpu_ns_per_bit.change.mean", "verdict.word", "metrics.cpu_core_pct.device.mean",
 			"metrics.rtt_p99_median_us.device.mean", "metrics.rtt_p50_median_us.clean.mean", "metrics.pss_mib.device.mean",
 			"metrics.retransmit_ratio.device.mean", "verdict.p_different", "pairs", "rejected"})
-	// The increase is computed from two figures and is none of summary.json.
+	// The increase is computed from two figures of summary.json, which does not have it itself.
 	increases := eval[[]string](t, p, `(() => {
 		const table = [...document.querySelectorAll("#results ~ * table.sortable")].find((t) => t.tHead.querySelector("[data-field='verdict.word']"));
 		const at = [...table.tHead.rows[0].cells].findIndex((th) => th.textContent.startsWith("Increase"));
@@ -74,7 +77,8 @@ func checkTables(t *testing.T, p *tab, cells []map[string]any) {
 	}
 }
 
-// checkFields is checkTables for figures of any name; those wanted must be shown.
+// checkFields compares the figures in all tables of results with the cells of summary.json. The figures in wanted must
+// be shown. Names are paths such as "metrics.cpu_ns_per_bit.change.mean".
 func checkFields(t *testing.T, p *tab, cells []map[string]any, wanted []string) {
 	t.Helper()
 	type row struct {
@@ -110,7 +114,7 @@ func checkFields(t *testing.T, p *tab, cells []map[string]any, wanted []string) 
 	}
 }
 
-// figureOf walks a dotted name into a cell of summary.json.
+// figureOf returns the value at a path ("verdict.word") in a cell of summary.json; nil if there is none.
 func figureOf(cell map[string]any, field string) any {
 	var at any = cell
 	for _, key := range strings.Split(field, ".") {
@@ -123,6 +127,7 @@ func figureOf(cell map[string]any, field string) any {
 	return at
 }
 
+// sameFigure reports whether a text in the page is the value want of summary.json; an absent value is an empty text.
 func sameFigure(shown string, want any) bool {
 	switch w := want.(type) {
 	case nil:
@@ -136,8 +141,8 @@ func sameFigure(shown string, want any) bool {
 	return false
 }
 
-// checkMarks holds the charts against the summary: a chart of a sweep has a
-// mark for each level, no more, at the figure the summary has.
+// checkMarks compares the charts with the summary: the chart of a sweep has exactly one mark for each level, at the
+// summary's figure.
 func checkMarks(t *testing.T, p *tab, s stored) {
 	type chartMarks struct {
 		Heading string
@@ -180,8 +185,8 @@ func checkMarks(t *testing.T, p *tab, s stored) {
 	}
 }
 
-// levelFigures is the normalised CPU of each level by what its sweep steps
-// along and the name its mark has, and the number of levels.
+// levelFigures returns the normalised CPU of each level of each sweep, and the number of levels. Keys are the dimension
+// along which the sweep goes, and the name of the level's mark.
 func levelFigures(s stored) (figures map[result.Dimension]map[string]string, levels int) {
 	figures = map[result.Dimension]map[string]string{result.OfferedMbps: {}, result.Clients: {}}
 	for _, sweep := range s.Sweeps {
@@ -234,7 +239,7 @@ func checkKeyboard(t *testing.T, p *tab) {
 	checkFocus(t, p)
 }
 
-// checkFocus holds that the focus shows, and that what scrolls or folds takes it.
+// checkFocus requires that the focus is visible, and that everything that scrolls or folds can have it.
 func checkFocus(t *testing.T, p *tab) {
 	if width := eval[string](t, p, `getComputedStyle(document.activeElement).outlineStyle`); width == "none" {
 		t.Error("the focus does not show")
@@ -253,7 +258,7 @@ func checkFocus(t *testing.T, p *tab) {
 	}
 }
 
-// checkTips points at a mark.
+// checkTips requires that pointing at a mark of a chart shows its description.
 func checkTips(t *testing.T, p *tab) {
 	text := eval[string](t, p, `(() => {
 		const mark = document.querySelector("#charts ~ * svg .point");
@@ -267,7 +272,7 @@ func checkTips(t *testing.T, p *tab) {
 	}
 }
 
-// checkAnswers follows the link of an answer: the fold of its finding opens.
+// checkAnswers requires that the link of an answer opens the fold with its finding.
 func checkAnswers(t *testing.T, p *tab) {
 	if state := eval[string](t, p, `(async () => {
 		const link = document.querySelector(".answers a");
@@ -281,7 +286,7 @@ func checkAnswers(t *testing.T, p *tab) {
 	}
 }
 
-// checkPrinting prints the page and holds that it is as before afterwards.
+// checkPrinting prints the page: all folds are open on paper, and as before afterwards.
 func checkPrinting(t *testing.T, p *tab) {
 	open := `document.querySelectorAll("details[open]").length`
 	eval[bool](t, p, `addEventListener("beforeprint", () => {
@@ -306,7 +311,7 @@ func checkPrinting(t *testing.T, p *tab) {
 	}
 }
 
-// checkSchemes compares light and dark.
+// checkSchemes requires a light background in the light colour scheme and a dark one in the dark scheme.
 func checkSchemes(t *testing.T, p *tab) {
 	brightness := `(() => { const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).map(Number);
 		return (r + g + b) / 3; })()`
@@ -319,8 +324,8 @@ func checkSchemes(t *testing.T, p *tab) {
 	}
 }
 
-// checkFits holds that nothing sticks out of the page with every fold open.
-// Wide tables scroll on their own, but not on paper.
+// checkFits requires that nothing sticks out of the page with every fold open. Wide tables scroll on their own, but not
+// on paper.
 func checkFits(t *testing.T, p *tab) {
 	sizes := `[document.documentElement.scrollWidth, document.documentElement.clientWidth]`
 	for _, state := range []string{"folded", "unfolded"} {
@@ -343,7 +348,7 @@ func checkFits(t *testing.T, p *tab) {
 	}
 }
 
-// overlaps lists the texts of charts that lie on another text of theirs, or on a mark of the legend.
+// overlaps is JavaScript that lists texts of charts that cover another text of the same chart, or a mark of its legend.
 const overlaps = `[...document.querySelectorAll("figure svg")].flatMap((svg) => {
 	const boxes = [...svg.querySelectorAll("text, .mark")].filter((e) => e.tagName == "text" || !e.closest(".point"))
 		.map((e) => ({ b: e.getBoundingClientRect(), text: e.textContent || "a mark" }));
@@ -353,8 +358,7 @@ const overlaps = `[...document.querySelectorAll("figure svg")].flatMap((svg) => 
 		.map((c) => title + ": " + a.text + " lies on " + c.text));
 }).slice(0, 10)`
 
-// TestPageIsAccessible runs axe-core, the checker most accessibility tools are
-// made of, over the whole page.
+// TestPageIsAccessible checks the whole page with axe-core, the accessibility checker that most tools use.
 func TestPageIsAccessible(t *testing.T) {
 	axe, err := os.ReadFile(filepath.Join("testdata", "axe", "axe.min.js"))
 	if err != nil {
@@ -373,7 +377,7 @@ func TestPageIsAccessible(t *testing.T) {
 	}
 }
 
-// checkAccessible reports what axe-core finds, and that it could look.
+// checkAccessible runs axe-core on the page. It reports violations, and it is an error if hardly any rule was checked.
 func checkAccessible(t *testing.T, p *tab, axe string) {
 	t.Helper()
 	eval[bool](t, p, axe+"; true")

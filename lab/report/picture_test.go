@@ -1,3 +1,6 @@
+// Tests of pictures of a report's page. newBrowser starts Chromium, and open shows a file in a tab with the window of a
+// reader (view: phone, wide, paper); eval evaluates JavaScript there (browser_test.go).
+
 package report_test
 
 import (
@@ -25,12 +28,14 @@ var (
 	desktop = view{name: "desk", width: 1440, height: 900}
 
 	pictureOf = flag.String(
-		"picture-of", "", "run folder with the report that TestPicture photographs; default: a simulated run")
+		"picture-of", "", "run folder with the report that TestPicture takes a picture of; default: a simulated run")
 	pictureIn = flag.String("picture-in", "", "PNG file that TestPicture writes; default: none")
 )
 
-// sevenGateways is a run of seven devices: cheaper than the clean router, the same,
-// not told apart from it, dearer, and three at their limit.
+// The picture is the ranking of devices on the page's first screen: a row for each device, with a mark at its figure.
+
+// sevenGateways is a run of seven devices: one costs less than the clean router, one the same, one cannot be told apart
+// from it, one costs more, and three are at their limit.
 func sevenGateways() result.Run {
 	run := simulate(analysistest.Spec{
 		Seed: 3, DUTs: []analysistest.DUT{
@@ -47,7 +52,7 @@ func sevenGateways() result.Run {
 	return run
 }
 
-// box is where an element is in the window.
+// box is the place of an element in the window and its font size, pixels.
 type box struct{ Left, Right, Top, Bottom, Font float64 }
 
 // drawnRow is a device as the picture shows it.
@@ -73,8 +78,8 @@ func drawnRows(t *testing.T, p *tab) []drawnRow {
 	})()`)
 }
 
-// TestFirstScreen: the whole picture stands on a reader's first screen, at a desk and on
-// a phone, its type can be read, and its marks are at the figures of summary.json.
+// TestFirstScreen: the whole picture is visible without scrolling, on a desktop and on a phone. Its texts are large
+// enough, and its marks are at the figures of summary.json.
 func TestFirstScreen(t *testing.T) {
 	browser := newBrowser(t)
 	dir, _ := write(t, sevenGateways())
@@ -89,8 +94,7 @@ func TestFirstScreen(t *testing.T) {
 	}
 }
 
-// checkRanked holds the rows against the summary: each device once, the cheapest first,
-// at its heaviest load.
+// checkRanked compares the rows with the summary: each device once, the cheapest first, at its heaviest load.
 func checkRanked(t *testing.T, rows []drawnRow, s stored) {
 	t.Helper()
 	want := map[string]storedCell{}
@@ -109,7 +113,7 @@ func checkRanked(t *testing.T, rows []drawnRow, s stored) {
 			t.Errorf("%s is at %s [%s, %s], summary.json has %+v", row.Cell, row.Value, row.Lo, row.Hi, e)
 		}
 		if i > 0 && row.Mark < rows[i-1].Mark {
-			t.Errorf("%s stands below %s and left of it", row.Device, rows[i-1].Device)
+			t.Errorf("%s is below %s, and its mark is left of the other's", row.Device, rows[i-1].Device)
 		}
 		if row.Reach == nil || row.Reach.Left > row.Mark || row.Reach.Right < row.Mark {
 			t.Errorf("%s: the mark at %g is not within its interval %+v", row.Device, row.Mark, row.Reach)
@@ -123,7 +127,7 @@ func checkRanked(t *testing.T, rows []drawnRow, s stored) {
 	}
 }
 
-// checkRoom holds that the picture is on the first screen and its words have room.
+// checkRoom requires that the picture is on the first screen, and that its texts are inside of it and do not overlap.
 func checkRoom(t *testing.T, p *tab, rows []drawnRow, v view) {
 	t.Helper()
 	if share := eval[string](t, p, `(() => { const e = document.querySelector(".trials"), b = e.getBoundingClientRect();
@@ -143,18 +147,20 @@ func checkRoom(t *testing.T, p *tab, rows []drawnRow, v view) {
 			if a.Left < picture.Left-1 || a.Right > picture.Right+1 {
 				t.Errorf("%s: a text at %+v sticks out of %+v", row.Device, a, picture)
 			}
-			if next := i + 1; i != 1 && next < len(row.Texts) && boxesOverlap(a, row.Texts[next]) { // the second holds the third
+			// The third text, the interval, is inside of the second.
+			if next := i + 1; i != 1 && next < len(row.Texts) && boxesOverlap(a, row.Texts[next]) {
 				t.Errorf("%s: texts lie on one another: %+v %+v", row.Device, a, row.Texts[next])
 			}
 		}
 	}
 }
 
+// boxesOverlap reports whether two boxes overlap by more than a pixel.
 func boxesOverlap(a, b box) bool {
 	return a.Left < b.Right-1 && b.Left < a.Right-1 && a.Top < b.Bottom-1 && b.Top < a.Bottom-1
 }
 
-// TestFirstScreenOfLogins: devices are ranked by clients let in a second.
+// TestFirstScreenOfLogins: devices are ranked by the clients that they let in a second.
 func TestFirstScreenOfLogins(t *testing.T) {
 	dir, s := write(t, loginRun())
 	rows := drawnRows(t, open(t, newBrowser(t), filepath.Join(dir, report.HTMLFile), phone))
@@ -171,7 +177,7 @@ func TestFirstScreenOfLogins(t *testing.T) {
 	}
 }
 
-// TestPicture photographs the sentence and the picture of a report, as the README shows them:
+// TestPicture takes a screenshot of the sentence and the picture of a report, as the README shows them:
 //
 //	go test ./lab/report -run TestPicture -picture-of RUN -picture-in "$PWD/docs/report.png"
 func TestPicture(t *testing.T) {
@@ -197,7 +203,7 @@ func TestPicture(t *testing.T) {
 	checkPhoto(t, file, width*scale)
 }
 
-// checkPhoto holds that a photograph has its width and shows marks: more than a few colours.
+// checkPhoto requires that a screenshot has its width and shows marks: more than a few colours.
 func checkPhoto(t *testing.T, file string, width int) {
 	t.Helper()
 	f, err := os.Open(file)

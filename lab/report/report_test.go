@@ -23,7 +23,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// portalSpec is the fixture of most tests: true ratios 5, 2.2 and 0.9.
+// The tests of this package report runs that analysistest simulates from a Spec: devices with a true cost ratio to the
+// clean router, numbers of clients, loads in Mbit/s, blocks and windows. golden compares an output with a file in
+// testdata.
+
+// portalSpec describes the simulated run of most tests. Its devices cost 5, 0.9 and 2.2 times as much as the clean
+// router.
 func portalSpec() analysistest.Spec {
 	return analysistest.Spec{
 		Seed: 11,
@@ -38,20 +43,22 @@ func portalSpec() analysistest.Spec {
 	}
 }
 
-// single is a run that sweeps over nothing.
+// single describes a run with one load and one number of clients, so without sweeps.
 func single() analysistest.Spec {
 	spec := portalSpec()
 	spec.Offered, spec.RejectEvery = []float64{500}, 0
 	return spec
 }
 
-// loginRun is a run that measured logins.
+// loginRun is a simulated run of login storms. At the device opennds every fourth client gives up, and its program ends
+// in one storm.
 func loginRun() result.Run {
 	return analysistest.Storms(7, []analysistest.LoginQueue{
 		{Name: "fast", LoginMs: 2, Limit: logins.LimitGenerator}, {Name: "opennds", LoginMs: 100, Leaves: 4, Dies: true},
 	}, []int{30, 100}, 4)
 }
 
+// simulate simulates a run, with a skipped device and a note in its environment.
 func simulate(spec analysistest.Spec) result.Run {
 	run := analysistest.Run(spec)
 	run.Skipped = []result.Skip{
@@ -61,11 +68,13 @@ func simulate(spec analysistest.Spec) result.Run {
 	return run
 }
 
+// golden compares an output with a file in testdata; the flag -update writes the file.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	goldentest.Compare(t, filepath.Join("testdata", name), got)
 }
 
+// TestTerminal: the terminal's output of several runs, at several widths in columns (0: no limit).
 func TestTerminal(t *testing.T) {
 	troubled := portalSpec()
 	troubled.RejectEvery = 1
@@ -101,7 +110,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// write makes a run folder of a run and writes its report.
+// write writes a run and its report into a new folder, and returns the folder and the summary.
 func write(t *testing.T, run result.Run) (dir string, s analysis.Summary) {
 	t.Helper()
 	dir = t.TempDir()
@@ -124,7 +133,8 @@ func readFile(t *testing.T, dir, name string) []byte {
 	return data
 }
 
-// TestTerminalIsPlain: names from a stranger's run do not reach the terminal as commands.
+// TestTerminalIsPlain: control characters in names of a run are not written to the terminal, which would take them as
+// commands.
 func TestTerminalIsPlain(t *testing.T) {
 	const evil = "d\x1b[31m\n\u009b2Jx"
 	s := analysis.Summary{
@@ -149,8 +159,7 @@ func TestTerminalIsPlain(t *testing.T) {
 	}
 }
 
-// TestWrite goes from a run folder to every file and holds the figures against
-// the truth of the simulation.
+// TestWrite writes every file of a simulated run's report, and compares the figures with those of the simulation.
 func TestWrite(t *testing.T) {
 	dir, _ := write(t, simulate(portalSpec()))
 	golden(t, "summary.csv", readFile(t, dir, report.CSVFile))
@@ -182,7 +191,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestSummaryKeys pins the names others build on.
+// TestSummaryKeys: summary.json has the keys that other programs read.
 func TestSummaryKeys(t *testing.T) {
 	dir, _ := write(t, simulate(portalSpec()))
 	var s map[string]any
@@ -217,6 +226,7 @@ func TestSummaryKeys(t *testing.T) {
 	}
 }
 
+// TestCSVShape: the CSV has a row for each cell, and each column has a name of its own.
 func TestCSVShape(t *testing.T) {
 	dir, s := write(t, simulate(portalSpec()))
 	rows, err := csv.NewReader(bytes.NewReader(readFile(t, dir, report.CSVFile))).ReadAll()
@@ -237,9 +247,8 @@ func TestCSVShape(t *testing.T) {
 
 var externalReference = regexp.MustCompile(`(?i)(src|href|url|@import)\s*[=(]?\s*["']?(https?:)?//`)
 
-// checkPage holds what is true of every page: nothing from outside, no figure
-// that is none, charts that are well-formed XML with a title, ids used once,
-// headings that do not skip a level.
+// checkPage requires what is true of every page: nothing is loaded from outside, no figure is NaN, charts are
+// well-formed XML with a title, each id is used once, and headings skip no level.
 func checkPage(t *testing.T, html string) {
 	t.Helper()
 	if m := externalReference.FindString(html); m != "" {
@@ -277,6 +286,7 @@ func checkPage(t *testing.T, html string) {
 	}
 }
 
+// checkSVG requires that a chart is well-formed XML with a title, a description and a role.
 func checkSVG(t *testing.T, svg string) {
 	t.Helper()
 	if !strings.Contains(svg, `role="img"`) || !strings.Contains(svg, "<title id=") ||
@@ -294,6 +304,7 @@ func checkSVG(t *testing.T, svg string) {
 	}
 }
 
+// TestHTML: the pages of several runs are valid (checkPage) and contain some texts (wants).
 func TestHTML(t *testing.T) {
 	all := portalSpec()
 	all.Clients, all.Directions, all.RejectEvery = []int{1, 10, 100, 1000}, []string{"up", "down"}, 0
@@ -355,6 +366,7 @@ func TestHTML(t *testing.T) {
 	}
 }
 
+// TestHTMLGolden compares a whole page with the stored one.
 func TestHTMLGolden(t *testing.T) {
 	run := simulate(single())
 	var b bytes.Buffer
@@ -364,8 +376,8 @@ func TestHTMLGolden(t *testing.T) {
 	golden(t, "report.html", b.Bytes())
 }
 
-// TestStudy: a run over bandwidth is set beside the study, and a run over
-// clients completes it.
+// TestStudy: the page compares a run over several bandwidths with the study. With a second run, over several numbers of
+// clients, it compares further tables and findings.
 func TestStudy(t *testing.T) {
 	load, clients := portalSpec(), portalSpec()
 	load.Clients, load.Offered = []int{100}, []float64{100, 200, 400, 800, 1000}
@@ -415,7 +427,7 @@ func TestStudy(t *testing.T) {
 	}
 }
 
-// testedFindings counts the findings a run can say anything of.
+// testedFindings counts the findings of the study that hold or fail in a run.
 func testedFindings(s analysis.Summary) (n int) {
 	for _, f := range s.Findings {
 		if f.Holds != nil {
@@ -425,6 +437,7 @@ func testedFindings(s analysis.Summary) (n int) {
 	return n
 }
 
+// TestWriteWithoutRun: a folder without a run is an error.
 func TestWriteWithoutRun(t *testing.T) {
 	if _, err := report.Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a run folder") {
 		t.Errorf("got %v", err)

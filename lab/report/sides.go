@@ -11,7 +11,7 @@ import (
 // An experiment (keys beside.*) may give the two labs of a pair different clients or traffic. The ratio is then not the
 // cost of a device, and no text of the report may call it so. Summary.Sides is not nil for such a run.
 
-// ratioName is the report's name for the ratio of a pair.
+// ratioName returns the report's name for the ratio of a pair.
 func ratioName(s analysis.Summary) string {
 	if s.Sides != nil {
 		return "Ratio of the labs"

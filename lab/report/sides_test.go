@@ -1,3 +1,6 @@
+// Tests of warnings of labs that differ. simulate makes a run from a description such as portalSpec or single, without
+// measuring; write writes it and its report into a folder (report_test.go).
+
 package report_test
 
 import (
@@ -14,7 +17,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// runOfDifferentLabs is a run whose labs differ in clients and traffic too.
+// runOfDifferentLabs is a run (keys beside.*) in which the device's lab has other clients and other traffic than the
+// clean router's lab. The ratio is then not the cost of the device alone.
 func runOfDifferentLabs() result.Run {
 	run := simulate(analysistest.Spec{
 		Seed: 5, DUTs: []analysistest.DUT{{Name: "personas", Ratio: 1.2}}, Clients: []int{1, 100}, Offered: []float64{1000},
@@ -29,8 +33,8 @@ func runOfDifferentLabs() result.Run {
 	return run
 }
 
-// TestWarningOfDifferentLabs: neither table nor page call the ratio an overhead, and
-// both show what made the packets dearer.
+// TestWarningOfDifferentLabs: neither the terminal's table nor the page calls the ratio an overhead. Both show figures
+// that explain why packets cost more: segments per burst, packets per wake-up.
 func TestWarningOfDifferentLabs(t *testing.T) {
 	run := runOfDifferentLabs()
 	s := measure.Summarise(run, analysis.Options{})
@@ -57,10 +61,10 @@ func TestWarningOfDifferentLabs(t *testing.T) {
 	}
 	for _, not := range []string{"What it costs", "Overhead ratio over", "Published findings"} {
 		if strings.Contains(text, not) {
-			t.Errorf("the page says %q of a run that weighs two kinds of lab", not)
+			t.Errorf("the page says %q of a run that compares two kinds of lab", not)
 		}
 	}
-	// A/A pairs had what is where the device is: they are no part of the other lab's sweep.
+	// In A/A pairs both labs are as the device's. So they must not count in the sweep of the clean router's lab.
 	for _, sweep := range s.Sweeps {
 		if sweep.Cell.Text(result.DUT) == analysis.Clean && sweep.Levels[0].CPUSampled.N != 6 {
 			t.Errorf("the clean router's sweep is of %d blocks, want the 6 with a device", sweep.Levels[0].CPUSampled.N)
@@ -68,7 +72,7 @@ func TestWarningOfDifferentLabs(t *testing.T) {
 	}
 	for _, m := range s.CostModels {
 		if m.Cell.Text(result.DUT) == analysis.Clean {
-			t.Error("there is a cost model over clients of a router that had others")
+			t.Error("there is a cost model over clients for the clean router, which had other clients")
 		}
 	}
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// stored is what tests read of summary.json.
+// stored has the parts of summary.json that tests read.
 type stored struct {
 	Cells   []storedCell
 	Sweeps  []analysis.Sweep
 	Skipped []result.Skip
 }
 
+// storedCell is a cell of summary.json.
 type storedCell struct {
 	Dimensions    result.Cell
 	Pairs, Blocks int
@@ -34,7 +35,7 @@ func readSummary(t *testing.T, dir string) (s stored) {
 	return s
 }
 
-// rawCells are the cells of summary.json as they stand there.
+// rawCells returns the cells of summary.json as decoded JSON, with all their keys.
 func rawCells(t *testing.T, dir string) []map[string]any {
 	t.Helper()
 	var raw struct {

@@ -1,3 +1,6 @@
+// Tests of a page of login storms in a browser. newBrowser starts Chromium, and open shows a file in a tab with the
+// window of a reader (view: phone, wide, paper); eval evaluates JavaScript there (browser_test.go).
+
 package report_test
 
 import (
@@ -9,8 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 )
 
-// TestStormPageInBrowser opens the page of a run that measured logins as its
-// readers do.
+// TestStormPageInBrowser opens the page of a run of login storms in a browser: tables and curves have the figures of
+// summary.json, and it fits screens and paper. See browser_test.go for view, tab, open and eval.
 func TestStormPageInBrowser(t *testing.T) {
 	browser := newBrowser(t)
 	dir, _ := write(t, loginRun())
@@ -38,7 +41,8 @@ func TestStormPageInBrowser(t *testing.T) {
 	}
 }
 
-// checkCurves holds the marks of the distributions against the summary's.
+// checkCurves requires a mark for 50 %, 90 % and the last point of each curve of logins and leases over time, at the
+// summary's time.
 func checkCurves(t *testing.T, p *tab, cells []map[string]any) {
 	t.Helper()
 	marks := eval[[]string](t, p, `[...document.querySelectorAll("svg g.point")].map((g) => g.dataset.value)`)

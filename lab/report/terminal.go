@@ -164,7 +164,7 @@ func remarks(s analysis.Summary) []string {
 	for _, l := range s.Limits {
 		add("Limit: %s", limitSentence(l))
 	}
-	out = append(out, nodeRemarks(s)...)
+	out = append(append(out, familyRemarks(s)...), nodeRemarks(s)...)
 	out = append(out, failedSentences(s.FailedBlocks)...)
 	out = append(out, leftSentences(s.LeftBlocks)...)
 	for _, warning := range s.Warnings {

@@ -9,8 +9,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestRoundsAreCalledSo: what is missing, and after what cells were looked at, is said in rounds where labs are
-// interleaved and in blocks elsewhere.
+// TestRoundsAreCalledSo: for a run with interleaved labs the report speaks of rounds, for other runs of blocks. It does
+// so for the number that is still needed, and for the numbers after which cells were judged (looks). N stands for the
+// word.
 func TestRoundsAreCalledSo(t *testing.T) {
 	needed := 7
 	for mode, noun := range map[string]string{result.ModeDuet: "block", result.ModeInterleaved: "round"} {

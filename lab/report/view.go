@@ -34,6 +34,15 @@ var views = map[string]view{
 	transition.Name: transitionView,
 }
 
+// measureOf is view.mode for measures with one mode only: it returns the measure's name.
+func measureOf(s analysis.Summary) string { return s.Measure }
+
+// nothingRecorded is the page's text in place of figures for a run without records. noun is what a record is called.
+func nothingRecorded(noun string) string {
+	return "No " + noun + " was recorded, so there is nothing to show. The sections below say what was skipped, " +
+		"rejected or went wrong."
+}
+
 func viewOf(s analysis.Summary) view {
 	if v, ok := views[s.Measure]; ok {
 		return v

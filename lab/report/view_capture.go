@@ -154,15 +154,14 @@ func hasAllDimensions(s, other result.Cell) bool {
 
 // captureView shows the CPU that capturing takes, and the frames that it loses.
 var captureView = view{
-	mode:    func(s analysis.Summary) string { return s.Measure },
+	mode:    measureOf,
 	columns: captureColumns,
 	remarks: captureRemarks,
 	reading: captureReading,
 	first:   captureScreen,
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
 		data.Question = "What capturing costs, and what it misses"
-		data.Empty = "No trial was recorded, so there is nothing to show. The sections below say what was skipped, " +
-			"rejected or went wrong."
+		data.Empty = nothingRecorded("trial")
 		data.ModeNote = "Each block builds a new lab for each device and parameter; no clean router stands beside it: " +
 			"no-capture is the host without a program."
 		data.Groups = d.captureGroups(s.Cells)

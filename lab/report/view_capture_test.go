@@ -1,3 +1,6 @@
+// Tests of the page of a run that measured capturing. newBrowser starts Chromium, and open shows a file in a tab with
+// the window of a reader (view: phone, wide, paper); eval evaluates JavaScript there (browser_test.go).
+
 package report_test
 
 import (
@@ -16,12 +19,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// captureRun is a run of captures on a slow gateway; several has parameters.
+// captureRun returns a simulated run that measured capturing on a gateway with a tenth of a CPU. It compares offered
+// loads of 1,514-byte frames; with several, buffer sizes and numbers of CPUs at one load instead.
 func captureRun(several bool) result.Run {
 	s := analysistest.Captures{
+		// Share is the part of a CPU that the gateway has. With Sink it forwards frames to a host that counts them.
 		Seed: 3, Experiment: "capture-gateway", Blocks: 3, ReceiveUs: 1.2, Share: 0.1, Sink: true,
 		Offered:  []float64{1, 6, 20, 100, 200, 500, 1000, 1500},
 		Settings: []result.Cell{result.NewCell(result.FrameSize, "1514")},
+		// no-capture has no buffers and no CPUs to choose: Less leaves these dimensions out of its cells.
 		Sniffers: []analysistest.Sniffer{{Name: "no-capture", Less: []result.Dimension{capture.BufferKiB, capture.CPUs}}, {
 			Name: "tcpdump-68", FrameUs: 1}, {Name: "tcpdump-1500", FrameUs: 1.4}},
 	}
@@ -42,7 +48,8 @@ func captureRun(several bool) result.Run {
 	return run
 }
 
-// TestCapturePageInBrowser opens the page of runs that measured capturing as its readers do.
+// TestCapturePageInBrowser opens the pages of both kinds of captureRun in a browser: they show the figures of the run's
+// cells, name the setting, fit screens and paper, and are accessible.
 func TestCapturePageInBrowser(t *testing.T) {
 	browser := newBrowser(t)
 	axe, err := os.ReadFile(filepath.Join("testdata", "axe", "axe.min.js"))
@@ -84,8 +91,9 @@ func TestCapturePageInBrowser(t *testing.T) {
 	}
 }
 
-// TestCaptureTexts: each share says of what it is, rows say what their hosts share and do besides, and what says
-// nothing is left out.
+// TestCaptureTexts: the page, the terminal's table and the CSV file have the texts that their run needs, and no others.
+// A share says of what it is a share. A row says with whom the device's programs share a CPU, and what other work its
+// host does. A column is left out where it has no values, as "Waiting" without frames that waited.
 func TestCaptureTexts(t *testing.T) {
 	texts := func(run result.Run) (page, table, csv string) {
 		s := measure.Summarise(run, analysis.Options{})
@@ -131,7 +139,7 @@ func TestCaptureTexts(t *testing.T) {
 	}
 }
 
-// TestShares: what is nearly none or nearly all of the frames is written as neither.
+// TestShares: a share that is nearly 0 % or 100 % is not written as 0 % or 100 %.
 func TestShares(t *testing.T) {
 	run := captureRun(true)
 	for _, l := range run.MeasureRecords {

@@ -57,7 +57,7 @@ func arrival(c result.Cell) string {
 }
 
 func stormSetting(c analysis.Cell) string {
-	return clientsOf(c.Cell) + ", " + arrival(c.Cell)
+	return familyClients(c.Cell) + ", " + arrival(c.Cell)
 }
 
 // failed returns how many clients failed in a phase, over all storms.
@@ -155,7 +155,7 @@ func stormRemarks(cells []analysis.Cell) (out []string) {
 			}
 			reasons := reasonsText(c.Tallies[t.tally], reasonsNamed, "", "")
 			out = append(out,
-				fmt.Sprintf("%s, %s: %s %s: %s", c.DUT(), clientsOf(c.Cell), affected, t.sentence, strings.Join(reasons, "; ")))
+				fmt.Sprintf("%s, %s: %s %s: %s", c.DUT(), familyClients(c.Cell), affected, t.sentence, strings.Join(reasons, "; ")))
 		}
 	}
 	return out
@@ -165,7 +165,7 @@ func stormRemarks(cells []analysis.Cell) (out []string) {
 // the most clients a second comes first.
 func mostClients(cells []analysis.Cell) []analysis.Cell {
 	rate := func(c analysis.Cell) float64 {
-		if c.Number(logins.LoginRate) == 0 { // all at once
+		if c.Number(logins.LoginRate) == 0 { // all clients log in at once
 			return math.Inf(1)
 		}
 		return c.Number(logins.LoginRate)
@@ -181,7 +181,7 @@ func mostClients(cells []analysis.Cell) []analysis.Cell {
 // Shapes of the marks of logins.
 const (
 	shapeAll  = "all"  // every client got in
-	shapeSome = "some" // some were left out
+	shapeSome = "some" // some clients did not get in
 )
 
 // loginScreen returns the picture of a run of login storms, and the sentence above it. It ranks the devices by their
@@ -287,18 +287,17 @@ func loginLead(cells []analysis.Cell) string {
 
 // loginsView shows login storms.
 var loginsView = view{
-	mode:    func(s analysis.Summary) string { return s.Measure },
+	mode:    measureOf,
 	columns: stormColumns,
 	remarks: func(s analysis.Summary) []string { return stormRemarks(s.Cells) },
 	reading: func(analysis.Summary) string { return stormReading },
 	first:   loginScreen,
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
 		data.Question = "How they take a storm"
-		data.Empty = "No storm was recorded, so there is nothing to show. The sections below say what was skipped, " +
-			"rejected or went wrong."
+		data.Empty = nothingRecorded("storm")
 		data.ModeNote = "Each storm has a new lab and a device that nobody has met yet; there is no clean router beside " +
 			"it, because a clean router has no logins."
-		data.Groups = grouped(s.Cells, d.stormGroup, result.Clients, logins.LoginRate)
+		data.Groups = grouped(s.Cells, d.stormGroup, result.Clients, logins.LoginRate, result.Family)
 		data.Results, data.Further = build(
 			"Logins: means over storms, their intervals in brackets", s, s.Cells, stormResults...), tables(s, loginTables)
 		if met := metGrid(s.Cells); len(met.Rows) > 0 {

@@ -12,7 +12,7 @@ import (
 
 // plainView shows any measure: a table of all metrics, and a picture of the first one.
 var plainView = view{
-	mode:    func(s analysis.Summary) string { return s.Measure },
+	mode:    measureOf,
 	columns: plainColumns,
 	remarks: func(analysis.Summary) []string { return nil },
 	reading: func(s analysis.Summary) string {

@@ -13,15 +13,14 @@ import (
 
 // ratesView shows how fast TCP is through a tunnel, with the figures by which one would choose a tunnel.
 var ratesView = view{
-	mode:    func(s analysis.Summary) string { return s.Measure },
+	mode:    measureOf,
 	columns: rateColumns,
 	remarks: formulas,
 	reading: func(analysis.Summary) string { return ratesReading },
 	first:   ratesScreen,
 	fill: func(data *pageData, _ *drawing, s analysis.Summary) {
 		data.Question = "What each tunnel carries"
-		data.Empty = "No window was recorded, so there is nothing to show. The sections below say what was skipped, " +
-			"rejected or went wrong."
+		data.Empty = nothingRecorded("window")
 		data.ModeNote = "Each block has a lab of its own, and no other lab stands beside it: clean is the direct path " +
 			"between the gateways."
 		data.Results = build("What to choose a tunnel by: means over blocks, their intervals in brackets", s, s.Cells,

@@ -12,8 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestRatesWithoutAnAcceptedWindow: where there is nothing to read, terminal and page do not say how to read it, and
-// the page begins with what happened.
+// TestRatesWithoutAnAcceptedWindow: without figures, terminal and page do not explain how to read them. The page begins
+// with what happened.
 func TestRatesWithoutAnAcceptedWindow(t *testing.T) {
 	for _, accepted := range []bool{true, false} {
 		trial := &rates.Trial{
@@ -48,7 +48,7 @@ func TestRatesWithoutAnAcceptedWindow(t *testing.T) {
 	}
 }
 
-// TestPageOfAFailedRun begins with the error that ended its blocks.
+// TestPageOfAFailedRun: the page of a run without any result begins with the error that ended its blocks.
 func TestPageOfAFailedRun(t *testing.T) {
 	run := result.Run{Environment: result.Environment{Measure: rates.Name}, Blocks: []result.Block{{DUT: "vxlan",
 		Error: "there is no way"}}}

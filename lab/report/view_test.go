@@ -1,3 +1,6 @@
+// Tests of metrics and measures without a view of their own. simulate makes a run from a description such as portalSpec
+// or single, without measuring; write writes it and its report into a folder (report_test.go).
+
 package report_test
 
 import (
@@ -14,13 +17,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// joules is a metric that no shipped measure has: one line describes it.
+// joules is a metric that only these tests have. Such a description is all that a new metric needs.
 var joules = analysis.Metric{
 	Name: "router_joules", Unit: "J", Text: "energy of the router", Better: analysis.Less, Against: analysis.AsDifference,
 	Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
 	Value: analysis.Field("metrics.router_joules")}
 
-// withJoules is a run of which each window recorded the metric.
+// withJoules is a simulated run with the metric in each window: 7 J at the device, 3 J at the clean router.
 func withJoules() result.Run {
 	run := simulate(portalSpec())
 	for i := range run.Trials {
@@ -30,8 +33,8 @@ func withJoules() result.Run {
 	return run
 }
 
-// TestNewMetricIsWritten: a metric that is recorded and described is in summary.json and in
-// the CSV, with its interval, for both sides and as their difference.
+// TestNewMetricIsWritten: the new metric is in the summary and in the CSV, with its interval, for both sides and as
+// their difference.
 func TestNewMetricIsWritten(t *testing.T) {
 	shipped := cost.Metrics
 	t.Cleanup(func() { cost.Metrics = shipped })
@@ -55,8 +58,8 @@ func TestNewMetricIsWritten(t *testing.T) {
 	}
 }
 
-// TestPlainViewOfNewMeasure: a measure without a view of its own is shown by its metrics, with
-// dimensions of its own.
+// TestPlainViewOfNewMeasure: a measure without a view of its own is shown by its list of metrics, and its new dimension
+// (frame_bytes) is shown too.
 func TestPlainViewOfNewMeasure(t *testing.T) {
 	input := analysis.Input{
 		Measure: "energy", Noun: "trial", Metrics: []analysis.Metric{joules}, Compare: func(a, b result.Cell) int {
@@ -97,7 +100,7 @@ func TestPlainViewOfNewMeasure(t *testing.T) {
 	}
 }
 
-// TestSummaryReadsBack: what summary.json says of a cell can be read again.
+// TestSummaryReadsBack: cells can be read again from summary.json.
 func TestSummaryReadsBack(t *testing.T) {
 	s := measure.Summarise(simulate(portalSpec()), analysis.Options{})
 	first, err := json.Marshal(s)
@@ -113,7 +116,7 @@ func TestSummaryReadsBack(t *testing.T) {
 	}
 }
 
-// TestCellWithoutVerdict: null is how other programs write that there is none.
+// TestCellWithoutVerdict: a cell may be read with "verdict": null, as other programs may write it.
 func TestCellWithoutVerdict(t *testing.T) {
 	var c analysis.Cell
 	if err := json.Unmarshal([]byte(`{"dimensions":{"dut":"a"},"verdict":null}`), &c); err != nil || c.DUT() != "a" ||

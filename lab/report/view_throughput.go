@@ -13,15 +13,14 @@ import (
 
 // searchView is the view of runs with the measure "throughput": how many frames a second each device forwards.
 var searchView = view{
-	mode:    func(s analysis.Summary) string { return s.Measure },
+	mode:    measureOf,
 	columns: searchColumns,
 	remarks: func(analysis.Summary) []string { return nil },
 	reading: func(s analysis.Summary) string { return fmt.Sprintf(searchReading, cpuOrRTTText(s)) },
 	first:   searchScreen,
 	fill: func(data *pageData, _ *drawing, s analysis.Summary) {
 		data.Question = "How many frames each device forwards"
-		data.Empty = "No search was recorded, so there is nothing to show. The sections below say what was skipped, " +
-			"rejected or went wrong."
+		data.Empty = nothingRecorded("search")
 		data.ModeNote = "Each search has a lab of its own, and no clean router stands beside the device: clean is the " +
 			"router without one."
 		var columns []cellColumn

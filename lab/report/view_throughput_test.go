@@ -11,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestSearches: the page ranks devices by what they forward without loss, and marks what only the generator ended.
+// TestSearches: the page ranks devices by the frames that they forward without loss (ndr, thousand frames a second). If
+// the generator's limit ended a search (upper bound 0), the figure is marked "at least".
 func TestSearches(t *testing.T) {
 	var lines []result.Entry
 	search := func(dut, size string, ndr, upper float64) {

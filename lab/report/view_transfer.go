@@ -14,15 +14,14 @@ import (
 
 // transferView shows how fast clients fetch files, and how much CPU that takes.
 var transferView = view{
-	mode:    func(s analysis.Summary) string { return s.Measure },
+	mode:    measureOf,
 	columns: transferColumns,
 	remarks: func(analysis.Summary) []string { return nil },
 	reading: func(analysis.Summary) string { return transferReading },
 	first:   transferScreen,
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
 		data.Question = "How fast files come, and what it costs"
-		data.Empty = "No transfer was recorded, so there is nothing to show. The sections below say what was skipped, " +
-			"rejected or went wrong."
+		data.Empty = nothingRecorded("transfer")
 		data.ModeNote = "Each device has a lab of its own, in which one client after the other joins; no clean router " +
 			"stands beside it: clean is the router without a device."
 		data.Groups = d.transferGroups(s.Cells)

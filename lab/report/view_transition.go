@@ -14,15 +14,14 @@ import (
 
 // transitionView shows how long packets take through the kernel, between TCP and Ethernet.
 var transitionView = view{
-	mode:    func(s analysis.Summary) string { return s.Measure },
+	mode:    measureOf,
 	columns: transitionColumns,
 	remarks: func(analysis.Summary) []string { return nil },
 	reading: func(analysis.Summary) string { return transitionReading },
 	first:   transitionScreen,
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
 		data.Question = "How long packets take between TCP and Ethernet"
-		data.Empty = "No step was recorded, so there is nothing to show. The sections below say what was skipped, rejected " +
-			"or went wrong."
+		data.Empty = nothingRecorded("step")
 		data.ModeNote = "Each block has a lab of its own, and no other stands beside it: clean is the direct path. " +
 			"Quotients are of the same block."
 		data.Groups = d.transitionGroups(s.Cells)

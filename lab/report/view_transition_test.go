@@ -15,6 +15,7 @@ import (
 // TestTransitions: the page ranks devices by the time from Ethernet to TCP, and compares them with the direct path.
 func TestTransitions(t *testing.T) {
 	var lines []result.Entry
+	// step adds a record of probes whose times in every part of the path have a median of us µs.
 	step := func(dut string, mbps float64, us int64) {
 		parts := map[string]probes.Distribution{}
 		for _, p := range transition.Parts {

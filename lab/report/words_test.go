@@ -1,3 +1,6 @@
+// Tests of words that page and tables use for a figure. simulate makes a run from a description such as portalSpec or
+// single, without measuring; write writes it and its report into a folder (report_test.go).
+
 package report_test
 
 import (
@@ -14,7 +17,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestWordsOfPageAndTable: what a reader would stumble over.
+// TestWordsOfPageAndTable: texts about skipped devices, rejected trials, limits and findings, which readers once
+// misunderstood, have their present wording.
 func TestWordsOfPageAndTable(t *testing.T) {
 	run := result.Run{
 		Skipped: []result.Skip{{DUT: "coovachilli", Reason: "not on PATH: chilli (build it)"}},
@@ -56,8 +60,8 @@ func TestWordsOfPageAndTable(t *testing.T) {
 	}
 }
 
-// TestStormsHeldUpDifferently: where storms of a cell differ in what held them up, all
-// of it is said, and the warning that the device may be faster.
+// TestStormsHeldUpDifferently: if different things limited the storms of a cell, the report names all of them, and
+// warns that the device may be faster.
 func TestStormsHeldUpDifferently(t *testing.T) {
 	run := loginRun()
 	for _, st := range result.RecordsOf[logins.Storm](run.MeasureRecords) {
@@ -77,8 +81,8 @@ func TestStormsHeldUpDifferently(t *testing.T) {
 	}
 }
 
-// TestOpenIntervals: two blocks that differ tenfold say nothing of a time, and the
-// page does not print digits as if they did.
+// TestOpenIntervals: two blocks that differ by a factor of ten give a useless interval of a time. The page then shows
+// the word "open" instead of the interval's digits.
 func TestOpenIntervals(t *testing.T) {
 	spec := single()
 	spec.Blocks = 2

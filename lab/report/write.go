@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
-// Names of the files Write makes in a run folder.
+// Names of the files that Write makes in a run folder.
 const (
 	SummaryFile = "summary.json"
 	CSVFile     = "summary.csv"
@@ -27,11 +27,10 @@ const (
 // Options of WriteWith; the zero value is usable.
 type Options struct {
 	Analysis analysis.Options
-	// With are summaries of further runs that complete the comparison with
-	// published studies: one run sweeps bandwidth, another clients. Where two
-	// hold the same figure, that of the run written counts.
+	// With are summaries of further runs that complete the comparison with published studies: one run sweeps bandwidth,
+	// another clients. If several runs have the same figure, the one of the report's own run is used.
 	With []analysis.Summary
-	// Dir is the folder to write into, created when absent; default the run's.
+	// Dir is the folder to write into. It is created when absent. Default: the run's folder.
 	Dir string
 }
 
@@ -46,8 +45,7 @@ type output struct {
 // gives a report that says so. The summary is returned for the terminal.
 func Write(runDir string) (analysis.Summary, error) { return WriteWith(runDir, Options{}) }
 
-// WriteWith is Write with options. When only the writing went wrong, the
-// summary is complete and returned with the error.
+// WriteWith is Write with options. If only writing the files failed, it returns the whole summary with the error.
 func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	run, err := measure.ReadRun(runDir)
 	if err != nil {

@@ -17,7 +17,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// runFiles are those of a run folder with everything in it.
+// These tests pack run folders into bundles (archives with all files that a report needs) and unpack them.
+
+// runFiles are the files of a run folder, by path: all that a bundle can contain, and some that it leaves out.
 var runFiles = map[string]string{
 	result.EnvironmentFile:       `{"version":1,"experiment":"x"}`,
 	result.ExperimentFile:        "name = \"x\"\n",
@@ -31,6 +33,7 @@ var runFiles = map[string]string{
 	"notes.txt":                  "mine\n",
 }
 
+// makeRun writes files into a new run folder and returns its path.
 func makeRun(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "r")
@@ -46,6 +49,7 @@ func makeRun(t *testing.T, files map[string]string) string {
 	return dir
 }
 
+// bundle packs a run folder, with its logs or without, and returns the bundle's path.
 func bundle(t *testing.T, dir string, logs bool) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "b.tar.gz")
@@ -55,6 +59,7 @@ func bundle(t *testing.T, dir string, logs bool) string {
 	return name
 }
 
+// contents returns the contents of all files below dir, by path.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
@@ -72,6 +77,8 @@ func contents(t *testing.T, dir string) map[string]string {
 	return got
 }
 
+// TestBundleHoldsTheRunAndNothingElse: an unpacked bundle reads like the run, and has no reports, notes or raw
+// profiles.
 func TestBundleHoldsTheRunAndNothingElse(t *testing.T) {
 	dir := makeRun(t, runFiles)
 	foreign := []string{"summary.json", "notes.txt", "profiles/a/perf.data.3"}
@@ -98,7 +105,7 @@ func TestBundleHoldsTheRunAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestBundleIsReproducible: other times, modes and folder, the same bytes.
+// TestBundleIsReproducible: the bundle of a copy with other times and modes in another folder has the same bytes.
 func TestBundleIsReproducible(t *testing.T) {
 	one, other := makeRun(t, runFiles), makeRun(t, runFiles)
 	if err := os.Chmod(filepath.Join(other, result.TrialsFile), 0o444); err != nil {
@@ -126,6 +133,7 @@ func read(t *testing.T, name string) []byte {
 	return data
 }
 
+// TestBundleIsRefused: WriteBundle refuses what is not a run, and never overwrites a file that is not a bundle.
 func TestBundleIsRefused(t *testing.T) {
 	dir := makeRun(t, runFiles)
 	taken := filepath.Join(t.TempDir(), "taken")
@@ -162,6 +170,8 @@ func TestBundleIsRefused(t *testing.T) {
 	}
 }
 
+// TestUnpackLeavesForeignFoldersAlone: a bundle is unpacked into an empty folder or over the same run, and not over
+// another run or file.
 func TestUnpackLeavesForeignFoldersAlone(t *testing.T) {
 	dir := makeRun(t, runFiles)
 	name := bundle(t, dir, false)
@@ -194,6 +204,8 @@ func TestUnpackLeavesForeignFoldersAlone(t *testing.T) {
 	}
 }
 
+// TestOpen: Open reads a run folder in its place, and a bundle by unpacking it into a temporary folder, which forget
+// removes.
 func TestOpen(t *testing.T) {
 	dir := makeRun(t, runFiles)
 	run, forget, err := result.Open(t.Context(), bundle(t, dir, false))
@@ -233,7 +245,7 @@ func TestOpenSweeps(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	left := filepath.Join(tmp, "gateweigh-bundle-1")
 	must(os.MkdirAll(filepath.Join(left, "run"), 0o700))
-	must(os.MkdirAll(filepath.Join(tmp, ".gateweigh-new-2"), 0o700)) // perhaps about to be locked
+	must(os.MkdirAll(filepath.Join(tmp, ".gateweigh-new-2"), 0o700)) // its process may be about to lock it
 	must(os.Mkdir(filepath.Join(tmp, "other"), 0o700))
 	names := func() (names []string) {
 		all, err := os.ReadDir(tmp)
@@ -259,7 +271,8 @@ func TestOpenSweeps(t *testing.T) {
 	}
 }
 
-// TestInterruptedBundles: the end of the context is the error, and nothing stays.
+// TestInterruptedBundles: when the context has ended, packing, opening and unpacking return its cause as their error
+// and leave no file behind.
 func TestInterruptedBundles(t *testing.T) {
 	dir := makeRun(t, runFiles)
 	name, out := bundle(t, dir, false), t.TempDir()
@@ -282,7 +295,7 @@ func TestInterruptedBundles(t *testing.T) {
 	}
 }
 
-// entry is one file of a forged archive.
+// entry is one file of a forged archive: kind is its tar type flag, link the target of a symbolic or hard link.
 type entry struct {
 	name, content string
 	kind          byte

@@ -61,7 +61,7 @@ type Cell struct {
 // Value is one dimension of a cell with its value, a number or a text.
 type Value struct {
 	Dimension Dimension
-	Text      string  // of a number: its decimal form
+	Text      string  // the text, or the decimal form of the number
 	Number    float64 // 0 for a text
 	IsNumber  bool
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// TestCellsAreEqualWhateverTheOrderTheyWereMadeIn: a cell (a set of dimensions with values) has one order of its
+// dimensions, so equal cells are equal by ==. Missing dimensions read as empty or 0.
 func TestCellsAreEqualWhateverTheOrderTheyWereMadeIn(t *testing.T) {
 	a := result.NewCell(result.DUT, "opennds", result.Clients, 100, result.OfferedMbps, 0.5)
 	b := result.NewCell(result.OfferedMbps, 0.5, result.DUT, "x", result.Direction, "", result.Clients, 100.0).With(
@@ -31,6 +33,8 @@ func TestCellsAreEqualWhateverTheOrderTheyWereMadeIn(t *testing.T) {
 	}
 }
 
+// TestCellsOfUnknownDimensionsFollowByName: dimensions that this package does not define follow the others, sorted by
+// name.
 func TestCellsOfUnknownDimensionsFollowByName(t *testing.T) {
 	c := result.NewCell(result.Dimension("key_length"), 96, result.Dimension("cipher"), "#aes", result.DUT, "tcpdump")
 	if got := c.String(); got != "dut=tcpdump cipher=#aes key_length=96" {
@@ -41,6 +45,7 @@ func TestCellsOfUnknownDimensionsFollowByName(t *testing.T) {
 	}
 }
 
+// TestCellsSurviveJSON: a cell written as JSON is read as the same cell.
 func TestCellsSurviveJSON(t *testing.T) {
 	for _, c := range []result.Cell{
 		{},
@@ -67,6 +72,7 @@ func TestCellsSurviveJSON(t *testing.T) {
 	}
 }
 
+// TestCompareCells: the first dimension given decides the order.
 func TestCompareCells(t *testing.T) {
 	a := result.NewCell(result.DUT, "b", result.Clients, 9)
 	b := result.NewCell(result.DUT, "a", result.Clients, 10)

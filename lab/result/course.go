@@ -13,11 +13,12 @@ import (
 	"path/filepath"
 )
 
-// CourseFile in a run folder has what happened within each trial's windows: JSON lines, each compressed by itself, in
-// one gzip file (zcat prints them). Runs of before it was recorded have none.
+// CourseFile in a run folder has the courses of all trials: what happened step by step within each trial's windows. It
+// is a gzip file of JSON lines, each compressed by itself (zcat prints them). Runs of old versions have no such file.
 const CourseFile = "course.jsonl.gz"
 
-// Course is what happened within the windows of one trial, which the first keys name as the trial's record does.
+// Course is what happened within the windows of one trial. Its first keys are those of the trial's record and name the
+// trial.
 type Course struct {
 	Cell    Cell       `json:"cell"`
 	AA      bool       `json:"aa,omitempty"`
@@ -26,19 +27,20 @@ type Course struct {
 	Attempt int        `json:"attempt"`
 	Sitting int        `json:"sitting,omitempty"`
 	Node    string     `json:"node,omitempty"`
-	StepMs  float64    `json:"step_ms"` // what one element of the lists is of
+	StepMs  float64    `json:"step_ms"` // length of the step that one element of the lists describes
 	Device  SideCourse `json:"dut"`
 	Clean   SideCourse `json:"clean,omitzero"` // the clean router's
 }
 
-// SideCourse is one side's window by steps since its beginning. A list may lack the last steps.
+// SideCourse is the course of one window, the device's or the clean router's. Each list has an element for each step
+// since the window's beginning; it may lack the last steps.
 type SideCourse struct {
-	LinkMbps []float64 `json:"link_mbps,omitempty"`    // on the router's outgoing link, frames' bytes
+	LinkMbps []float64 `json:"link_mbps,omitempty"`    // rate on the router's outgoing link, counted by the frames' bytes
 	CorePct  []float64 `json:"cpu_core_pct,omitempty"` // router's CPU, % of a core
-	RTTUs    []float64 `json:"rtt_us,omitempty"`       // median of the round trips that ended in the step; 0: none did
+	RTTUs    []float64 `json:"rtt_us,omitempty"`       // median of the round trips that ended in the step; 0: none ended
 }
 
-// CourseOf begins the course of a trial.
+// CourseOf returns an empty course with the keys of a trial.
 func CourseOf(t Trial) Course {
 	return Course{Cell: t.Cell, AA: t.AA, Block: t.Block, Window: t.Window, Attempt: t.Attempt, Sitting: t.Sitting,
 		Node: t.Node}
@@ -57,13 +59,13 @@ func (t Trial) Key() TrialKey {
 	return TrialKey{t.Cell, t.AA, t.Block, t.Window, t.Attempt, t.Sitting, t.Node}
 }
 
-// Key names the trial that the course is of.
+// Key names the course's trial.
 func (c Course) Key() TrialKey {
 	return TrialKey{c.Cell, c.AA, c.Block, c.Window, c.Attempt, c.Sitting, c.Node}
 }
 
-// AppendCourse writes what happened within a trial. Node is filled in. The trial's own record follows, and has both on
-// the disk.
+// AppendCourse writes the course of a trial, before the trial's own record, and fills in Node. It does not wait for the
+// disk, so a crash of the machine may lose the course.
 func (w *Writer) AppendCourse(c Course) (err error) {
 	defer func() {
 		if err != nil {
@@ -111,8 +113,8 @@ func (w *Writer) openCourses() error {
 	return nil
 }
 
-// EachCourse calls fn for every course of a run folder, in the order they were measured. A folder without any is no
-// error. What cannot be read, such as a record that a crash cut short, ends it as the file's end does.
+// EachCourse calls fn for every course of a run folder, in the order of measuring. A folder without courses is no
+// error. EachCourse ends without an error at the first record that cannot be read, such as one that a crash cut short.
 func EachCourse(dir string, fn func(Course)) error {
 	file, err := openCourses(dir)
 	if file == nil {
@@ -123,10 +125,10 @@ func EachCourse(dir string, fn func(Course)) error {
 	return err
 }
 
-// openCourses opens the courses of a run folder for reading; nil where there are none.
+// openCourses opens the courses of a run folder for reading. It returns nil if the folder has none.
 func openCourses(dir string) (*os.File, error) {
 	path := filepath.Join(dir, CourseFile)
-	info, err := os.Stat(path) // before it is opened: to open a pipe may take for ever
+	info, err := os.Stat(path) // Stat comes first, because opening a pipe may take for ever
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -143,7 +145,8 @@ func openCourses(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// Bounds of what is read, bytes: of a course, of which ten minutes of steps are a tenth, and of all courses of a run.
+// Bounds of what is read, in bytes: of one course (ten times the size of a course of ten minutes), and of all courses
+// of a run.
 const (
 	mostOfCourse  = 4 << 20
 	mostOfCourses = 1 << 30
@@ -155,7 +158,7 @@ func eachCourse(r io.Reader, fn func(Course)) (size int64, err error) {
 	var z gzip.Reader
 	for read := 0; read < mostOfCourses; {
 		if err := z.Reset(counted); err != nil {
-			return size, nil // the end, or no beginning of a record
+			return size, nil // the end of the file, or bytes that begin no record
 		}
 		z.Multistream(false)
 		line, err := io.ReadAll(io.LimitReader(&z, mostOfCourse+1))
@@ -175,7 +178,8 @@ func eachCourse(r io.Reader, fn func(Course)) (size int64, err error) {
 	return size, nil
 }
 
-// countingReader counts what is taken of a buffered reader. It reads single bytes, so gzip takes none beyond a record.
+// countingReader counts the bytes read through it. It implements io.ByteReader, so gzip reads no byte beyond the end of
+// a record.
 type countingReader struct {
 	*bufio.Reader
 	n int64
@@ -195,7 +199,8 @@ func (c *countingReader) ReadByte() (byte, error) {
 	return b, err
 }
 
-// CopyCourses copies the whole records of a run folder's courses; of a folder without any, nothing.
+// CopyCourses copies the courses of a run folder, without a last one that is cut short. It copies nothing if the folder
+// has none.
 func CopyCourses(w io.Writer, dir string) error {
 	file, err := openCourses(dir)
 	if file == nil {

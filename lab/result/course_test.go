@@ -13,6 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// courseOf returns a course (what happened within a trial, by steps of 100 ms) of the trial with this number of its
+// window. trial and open (a writer for a run folder) are in writer_test.go.
 func courseOf(window int) result.Course {
 	c := result.CourseOf(trial(window))
 	c.StepMs = 100
@@ -21,6 +23,7 @@ func courseOf(window int) result.Course {
 	return c
 }
 
+// readCourses reads all courses of a run folder.
 func readCourses(t *testing.T, dir string) (all []result.Course) {
 	t.Helper()
 	if err := result.EachCourse(dir, func(c result.Course) { all = append(all, c) }); err != nil {
@@ -46,7 +49,7 @@ func writeCourses(t *testing.T, dir string) (whole []byte, ends []int) {
 	}
 	w.Close()
 	if err := w.AppendCourse(courseOf(2)); err == nil {
-		t.Error("appended to what is closed")
+		t.Error("a course was appended to a closed writer")
 	}
 	return whole, ends
 }
@@ -88,7 +91,7 @@ func TestCoursesSurviveACrash(t *testing.T) {
 	}
 }
 
-// TestCoursesOfStrangers: what is no file of courses gives none, and a pipe is not waited for.
+// TestCoursesOfStrangers: a file that holds no courses gives none. Reading does not wait for a pipe.
 func TestCoursesOfStrangers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, result.CourseFile)

@@ -9,7 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestFilesThatAnEditorSaved: byte order marks are no part of a run's files, and records in UTF-16 are called that.
+// TestFilesThatAnEditorSaved: a byte order mark at the beginning of a run's files is skipped. The error about records
+// in UTF-16 says that they are UTF-16. makeRun writes runFiles, the files of a run, into a new folder.
 func TestFilesThatAnEditorSaved(t *testing.T) {
 	dir := makeRun(t, runFiles)
 	for _, name := range []string{result.EnvironmentFile, result.TrialsFile} {

@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestFollowerReadsWhatGrew appends to a run's trials, tears a line, cuts the file and replaces it: each answer is that
-// of ReadRun. Long: one line a step.
+// TestFollowerReadsWhatGrew appends to a run's trials, tears a line, cuts the file and replaces it. After each step the
+// Follower returns the same as ReadRun, which reads everything. Long: each step has a line.
 func TestFollowerReadsWhatGrew(t *testing.T) {
 	dir := t.TempDir()
 	trials := filepath.Join(dir, result.TrialsFile)
@@ -26,10 +26,10 @@ func TestFollowerReadsWhatGrew(t *testing.T) {
 	half := line("7")[:40]
 	follower := result.Follow(dir)
 	for _, step := range []struct {
-		name, text string
-		grew       bool
-		trials     int
-		torn       int
+		name, text string // text is the contents of trials.jsonl
+		grew       bool   // there are more whole records than at the step before
+		trials     int    // number of trials read
+		torn       int    // length of a last line that is cut short
 	}{
 		{"none yet", "", true, 0, 0},
 		{"two", line("0") + line("1"), true, 2, 0},
@@ -39,7 +39,7 @@ func TestFollowerReadsWhatGrew(t *testing.T) {
 		{"repeated", line("0") + line("1") + line("7") + line("1"), true, 3, 0},
 		{"cut", line("0"), true, 1, 0},
 	} {
-		// A file that grows, as a run's does: the same one.
+		// WriteFile keeps the inode, as a run that appends does.
 		if err := os.WriteFile(trials, []byte(step.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestFollowerReadsWhatGrew(t *testing.T) {
 	if err := os.WriteFile(trials, []byte(line("0")+"{}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // it is said again
+	for range 2 { // the second call returns the error again
 		if _, _, err := follower.Read(); err == nil || !strings.Contains(err.Error(), "trials.jsonl:2: no version") {
 			t.Errorf("a damaged line: %v", err)
 		}
@@ -84,6 +84,8 @@ func TestFollowerRefusesWhatNeverEnds(t *testing.T) {
 	}
 }
 
+// TestProgressKeepsItsProcess: progress.json names the process that measures, so that a reader can tell whether this
+// process still runs, also after its number was given to another process.
 func TestProgressKeepsItsProcess(t *testing.T) {
 	dir := t.TempDir()
 	p := result.Progress{Process: result.ThisProcess(), Updated: time.Now().UTC().Truncate(time.Second), Doing: "x",

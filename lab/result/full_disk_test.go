@@ -12,9 +12,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// onSmallDisk runs the calling test again in a mount namespace of its own, with
-// a tmpfs of 64 KiB at the folder it returns there. In the parent the folder is
-// empty and the test is over: its outcome is the child's.
+// onSmallDisk runs the calling test again in a child process with a mount namespace of its own. In the child it returns
+// a folder that is a tmpfs of 64 KiB. In the parent it returns "" after the child has ended, and has failed the test if
+// the child failed.
 func onSmallDisk(t *testing.T) string {
 	t.Helper()
 	const variable = "GATEWEIGH_TEST_SMALL_DISK"
@@ -38,7 +38,7 @@ func onSmallDisk(t *testing.T) string {
 	return ""
 }
 
-// fill takes all space of a disk but some.
+// fill writes a file into dir that takes all space of the disk but leave bytes.
 func fill(t *testing.T, dir string, leave int64) *os.File {
 	t.Helper()
 	file, err := os.Create(filepath.Join(dir, "filler"))
@@ -62,6 +62,8 @@ func fill(t *testing.T, dir string, leave int64) *os.File {
 	return file
 }
 
+// TestFullDiskCostsTheRecordBeingWritten: a record that does not fit is an error and leaves no part of it in the file.
+// Earlier records stay, and later ones can be appended once there is space.
 func TestFullDiskCostsTheRecordBeingWritten(t *testing.T) {
 	dir := onSmallDisk(t)
 	if dir == "" {
@@ -94,6 +96,7 @@ func TestFullDiskCostsTheRecordBeingWritten(t *testing.T) {
 	}
 }
 
+// TestFullDiskKeepsTheOldFile: a file that is to be replaced stays as it was when the new one does not fit.
 func TestFullDiskKeepsTheOldFile(t *testing.T) {
 	dir := onSmallDisk(t)
 	if dir == "" {
@@ -121,7 +124,7 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 	}
 }
 
-// TestUnpackOntoAMount: what keeps a bundle from its folder is said as it is.
+// TestUnpackOntoAMount: the error says why a bundle cannot be unpacked into its folder.
 func TestUnpackOntoAMount(t *testing.T) {
 	dir := onSmallDisk(t)
 	if dir == "" {

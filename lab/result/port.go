@@ -9,7 +9,7 @@ import (
 // Port is a network interface of a host, with the settings of kernel and driver in the run's first lab. Settings that
 // the driver does not report are nil or empty.
 type Port struct {
-	Name          string    `json:"name"`      // in the topology: "lan"; its number where it has none
+	Name          string    `json:"name"`      // in the topology, such as "lan"; a number where the topology has no name
 	Interface     string    `json:"interface"` // in the lab
 	Driver        string    `json:"driver,omitempty"`
 	DriverVersion string    `json:"driver_version,omitempty"` // of drivers within the kernel: the kernel's
@@ -43,12 +43,12 @@ type Rings struct {
 // Interrupt is an interrupt of an interface.
 type Interrupt struct {
 	Number  int    `json:"number"`
-	Name    string `json:"name"`              // as /proc/interrupts has it: "eth0-rx-0"
-	CPUs    string `json:"cpus"`              // that may handle it: "0-3"
-	Handled string `json:"handled,omitempty"` // that do
+	Name    string `json:"name"`              // as in /proc/interrupts: "eth0-rx-0"
+	CPUs    string `json:"cpus"`              // the CPUs that may handle it: "0-3"
+	Handled string `json:"handled,omitempty"` // the CPUs that do; empty: the kernel does not say
 }
 
-// Settings returns the settings of a port that are compared between runs, by name.
+// Settings returns the settings of a port that are compared between runs, by name. Unknown ones are left out.
 func (p Port) Settings() map[string]string {
 	set := map[string]string{
 		"driver":   strings.TrimSpace(p.Driver + " " + p.DriverVersion),

@@ -2,7 +2,7 @@ package result
 
 import "testing"
 
-// TestPort: a report has a port in a line.
+// TestPort: String describes a network interface and its settings in a line for reports.
 func TestPort(t *testing.T) {
 	for want, p := range map[string]Port{
 		"enp2s0 igb 6.1, channels 4 combined 1 other, rings 256 rx 512 tx, threaded NAPI on, " +

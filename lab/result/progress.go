@@ -11,31 +11,32 @@ import (
 	"time"
 )
 
-// ProgressFile says how far a run is, or was when it was interrupted. A run that was completed has no such file.
+// ProgressFile in a run folder says how much of the run is done, or was done when it was interrupted. A completed run
+// has no such file.
 const ProgressFile = "progress.json"
 
 // Progress is the content of ProgressFile.
 type Progress struct {
 	Version  int       `json:"version"`            // of the format: 1
-	Process  Process   `json:"process"`            // which measures
+	Process  Process   `json:"process"`            // the process that measures
 	Updated  time.Time `json:"updated"`            // UTC, when this was written
 	Doing    string    `json:"doing"`              // "opennds, block 2"
-	Done     float64   `json:"done"`               // share of the plan that is behind, 0 to 1
-	Left     float64   `json:"left_seconds"`       // estimate of what is ahead, when this was written
+	Done     float64   `json:"done"`               // share of the plan that is done, 0 to 1
+	Left     float64   `json:"left_seconds"`       // estimated remaining time when this was written
 	Blocks   int       `json:"blocks"`             // of the plan
-	Behind   int       `json:"blocks_done"`        // of these, with nothing left to measure
+	Behind   int       `json:"blocks_done"`        // blocks with nothing left to measure
 	Windows  int       `json:"windows"`            // of the plan
-	Accepted int       `json:"windows_accepted"`   // of these, with an accepted trial
-	Rejected int       `json:"rejected,omitempty"` // trials of this sitting
-	Reason   string    `json:"reason,omitempty"`   // the most frequent one of these
+	Accepted int       `json:"windows_accepted"`   // windows with an accepted trial
+	Rejected int       `json:"rejected,omitempty"` // rejected trials of this sitting
+	Reason   string    `json:"reason,omitempty"`   // most frequent reason for rejecting them
 }
 
 // Process identifies a process of any machine, at any time. The zero value is no process.
 type Process struct {
 	PID   int    `json:"pid"`
-	Ticks uint64 `json:"started_ticks"` // of the machine's clock when it started, since boot
-	Boot  string `json:"boot"`          // random, of the machine's boot
-	Space string `json:"pid_namespace"` // in which PID is its number
+	Ticks uint64 `json:"started_ticks"` // clock ticks from the machine's boot to the process's start
+	Boot  string `json:"boot"`          // random identifier of the machine's boot
+	Space string `json:"pid_namespace"` // the process namespace in which PID is its number
 }
 
 // ThisProcess identifies the calling process. Values that cannot be read are empty.

@@ -26,12 +26,12 @@ type Head struct {
 	Version  int       `json:"version"`           // of the format: 1
 	Kind     string    `json:"kind"`              // which record it is
 	Block    int       `json:"block"`             // counts from 0 within its group
-	Attempt  int       `json:"attempt"`           // 0, then 1 and 2 for redone ones
+	Attempt  int       `json:"attempt"`           // 0, then 1 and 2 for repetitions
 	Sitting  int       `json:"sitting,omitempty"` // how often the run had been resumed
 	Node     string    `json:"node,omitempty"`    // of a campaign: the machine that measured it
 	Start    time.Time `json:"start"`             // UTC
 	Elapsed  float64   `json:"elapsed,omitempty"` // s since the sitting began, by the monotonic clock; 0: not known
-	Seconds  float64   `json:"seconds"`           // all of it, with building and removing the lab
+	Seconds  float64   `json:"seconds"`           // duration with building and removing the lab
 	Accepted bool      `json:"accepted"`          // all self-tests passed
 	Rejects  []string  `json:"rejects,omitempty"` // one sentence a failed self-test
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// A whole record of each kind. The figures of a trial (the types figures and sideFigures in writer_test.go) stand here
+// for those of a measure.
 const (
 	goodTrial = `{"version":1,"kind":"trial","cell":{"dut":"x"},"accepted":true,"dut":{"seconds":1},"clean":{"seconds":1}}` +
 		"\n"
@@ -40,6 +42,8 @@ func hasSeconds(of any) error {
 	return nil
 }
 
+// TestReadRecords reads texts of trials.jsonl: whole, torn at the end, damaged and of newer versions. Errors name file
+// and line, and the records before the line are returned.
 func TestReadRecords(t *testing.T) {
 	tests := []struct {
 		name, in       string
@@ -96,7 +100,7 @@ func TestReadRecords(t *testing.T) {
 	}
 }
 
-// FuzzReadRecords: whatever is read can be written and read again unchanged.
+// FuzzReadRecords: records that were read can be written, and the same number of records is read again.
 func FuzzReadRecords(f *testing.F) {
 	f.Add([]byte(goodTrial + goodBlock))
 	f.Add([]byte(goodTrial + `{"version":1`))
@@ -128,6 +132,7 @@ func FuzzReadRecords(f *testing.F) {
 	})
 }
 
+// TestEnvironmentAndRun: a folder with environment.json alone is a run without trials. An empty folder is none.
 func TestEnvironmentAndRun(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := result.ReadRun(dir); err == nil || !strings.Contains(err.Error(), "not a run folder") {
@@ -155,6 +160,7 @@ func TestEnvironmentAndRun(t *testing.T) {
 	}
 }
 
+// TestRunWithoutEnvironment: a run without environment.json can be read, and Missing names that file.
 func TestRunWithoutEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, result.TrialsFile), []byte(goodTrial+"{"), 0o644); err != nil {
@@ -166,7 +172,7 @@ func TestRunWithoutEnvironment(t *testing.T) {
 	}
 }
 
-// TestEnvironmentOfWrongTypes are told without names of this program's types.
+// TestEnvironmentOfWrongTypes: an error about a value of the wrong type does not name types of Go.
 func TestEnvironmentOfWrongTypes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), result.EnvironmentFile)
 	for text, want := range map[string]string{
@@ -189,6 +195,7 @@ func TestEnvironmentOfWrongTypes(t *testing.T) {
 	}
 }
 
+// TestNewerEnvironment: an environment.json of a newer format is refused by its version, whatever its other keys are.
 func TestNewerEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(
@@ -200,8 +207,7 @@ func TestNewerEnvironment(t *testing.T) {
 	}
 }
 
-// TestRepeatedRecordsAreLeftOut: a file joined with a copy of itself says what
-// it said before.
+// TestRepeatedRecordsAreLeftOut: a file that was joined with a copy of itself has each record once.
 func TestRepeatedRecordsAreLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	once := goodTrial + secondTrial + goodBlock
@@ -214,8 +220,8 @@ func TestRepeatedRecordsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestRecordsOfUnknownKind: without its kind a record is kept as far as records of all kinds are alike, which is what
-// resuming and bundling take.
+// TestRecordsOfUnknownKind: when the caller names no kinds, a record of a measure is read as far as all kinds have the
+// same fields. Resuming and bundling need no more.
 func TestRecordsOfUnknownKind(t *testing.T) {
 	const text = `{"version":1,"kind":"own","dut":"x","clients":3,"later":[1],"block":2,"attempt":1,"seconds":1.5,"accepted":true}` +
 		"\n"
@@ -230,7 +236,8 @@ func TestRecordsOfUnknownKind(t *testing.T) {
 	}
 }
 
-// TestMeasuredFor: the windows of a block that failed count with the block, not twice.
+// TestMeasuredFor: a record that began within a recorded block is part of the block's time and does not count again.
+// at(seconds, took) is a record that began this number of seconds after began.
 func TestMeasuredFor(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(seconds, took float64) result.Entry {

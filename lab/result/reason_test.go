@@ -6,7 +6,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-func TestWithoutFigures(t *testing.T) {
+// TestDigitsHidden: reasons that differ only in numbers become equal.
+func TestDigitsHidden(t *testing.T) {
 	for text, want := range map[string]string{
 		"generator at 83 %":             "generator at # %",
 		"steal 1.25 %, limit 1,000":     "steal # %, limit #",

@@ -18,7 +18,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// forge makes an archive of a manifest and entries, whatever they are.
+// These tests read archives that nobody made with WriteBundle.
+
+// forge makes an archive of a manifest and entries without checking them. The manifest is a result.Manifest, or a
+// string that is its text.
 func forge(t testing.TB, manifest any, entries ...entry) []byte {
 	t.Helper()
 	head, ok := manifest.(string)
@@ -50,16 +53,18 @@ func forge(t testing.TB, manifest any, entries ...entry) []byte {
 	return b.Bytes()
 }
 
+// listed returns the line of a manifest for a file.
 func listed(name, content string) result.BundledFile {
 	sum := sha256.Sum256([]byte(content))
 	return result.BundledFile{Path: name, Bytes: int64(len(content)), SHA256: hex.EncodeToString(sum[:])}
 }
 
+// manifest returns a manifest of the present version.
 func manifest(files ...result.BundledFile) result.Manifest {
 	return result.Manifest{Format: "gateweigh bundle", Version: 1, Files: files}
 }
 
-// hostile are archives that must be refused, and by what words.
+// hostile returns archives that must be refused, each with a part of the error.
 func hostile(t testing.TB) map[string]struct {
 	data []byte
 	want string
@@ -116,6 +121,7 @@ func hostile(t testing.TB) map[string]struct {
 	}
 }
 
+// zip compresses a text with gzip.
 func zip(t testing.TB, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -127,6 +133,7 @@ func zip(t testing.TB, text string) []byte {
 	return b.Bytes()
 }
 
+// TestHostileBundles: a hostile archive is refused with its file's name, and leaves no file behind.
 func TestHostileBundles(t *testing.T) {
 	for name, c := range hostile(t) {
 		t.Run(name, func(t *testing.T) {
@@ -149,8 +156,8 @@ func TestHostileBundles(t *testing.T) {
 	}
 }
 
-// FuzzReadBundle: whatever the archive holds, only files of a run come out of
-// it, each once, and with the content its manifest promises.
+// FuzzReadBundle: whatever the archive contains, ReadBundle passes only files of a run to its caller, each once, and
+// with the content that the manifest describes.
 func FuzzReadBundle(f *testing.F) {
 	for _, c := range hostile(f) {
 		f.Add(c.data)

@@ -4,17 +4,17 @@ import "time"
 
 // Until is the rule by which a run decides that a cell is exact enough, with its decisions so far.
 type Until struct {
-	PrecisionPct  float64 `json:"precision_pct"`             // half-width of the interval that is enough, % of the figure
+	PrecisionPct  float64 `json:"precision_pct"`             // half the width that is enough, % of the figure
 	Rule          string  `json:"rule"`                      // in words
-	Confidence    float64 `json:"confidence"`                // of intervals at looks, so that 95 % hold in the end
-	Planned       []int   `json:"planned"`                   // blocks after which cells are looked at, the last with all
-	AtMostSeconds float64 `json:"at_most_seconds,omitempty"` // bound of the time that blocks take together; 0: none
-	Looks         []Look  `json:"looks"`                     // those that were taken
+	Confidence    float64 `json:"confidence"`                // of the intervals at looks, so that 95 % hold at the end
+	Planned       []int   `json:"planned"`                   // blocks after which there is a look; the last: all
+	AtMostSeconds float64 `json:"at_most_seconds,omitempty"` // bound of the total time of all blocks; 0: none
+	Looks         []Look  `json:"looks"`                     // the looks so far
 }
 
 // Look is one check of all cells that are still being measured.
 type Look struct {
-	Blocks int       `json:"blocks"` // each cell had: those of the plan, measured or failed
+	Blocks int       `json:"blocks"` // blocks of the plan that each cell had, measured or failed
 	Start  time.Time `json:"start"`  // UTC
 	// Bound names the bound that ended the cells that were not exact enough. Empty: they are measured further.
 	Bound string  `json:"bound,omitempty"`
@@ -30,9 +30,9 @@ const (
 // Width is the interval width of a cell at a look.
 type Width struct {
 	Dimensions Cell     `json:"dimensions"`
-	Metric     string   `json:"metric"`              // whose interval it is
-	Blocks     int      `json:"blocks"`              // that the interval is over
-	WidthPct   *float64 `json:"width_pct,omitempty"` // half of it, % of the figure; absent: no interval
+	Metric     string   `json:"metric"`              // metric of the interval
+	Blocks     int      `json:"blocks"`              // blocks from which the interval is computed
+	WidthPct   *float64 `json:"width_pct,omitempty"` // half the interval's width, % of the figure; absent: no interval
 	Exact      bool     `json:"exact"`               // exact enough: the cell is measured no more
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// TestQuantile: Quantile interpolates linearly between the values of an ascending list.
 func TestQuantile(t *testing.T) {
 	list := []float64{1, 2, 4}
 	for p, want := range map[float64]float64{0: 1, 0.25: 1.5, 0.5: 2, 0.75: 3, 1: 4} {

@@ -14,28 +14,33 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// figures are a measure's own of a trial.
+// These tests write records and cut the file short, as a crash may. figures, sideFigures and blockFigures stand for the
+// figures that a measure adds to records of trials and blocks.
+
+// figures are the figures of a trial.
 type figures struct {
 	DUT   sideFigures `json:"dut"`
 	Clean sideFigures `json:"clean"`
 }
 
+// sideFigures are the figures of one window of a trial.
 type sideFigures struct {
 	Seconds  float64          `json:"seconds"`
 	ThreadNs map[string]int64 `json:"thread_ns"`
 }
 
-// blockFigures are a measure's own of a block.
+// blockFigures are the figures of a block.
 type blockFigures struct {
 	LoginMs []float64 `json:"login_ms"`
 }
 
-// kinds have figures of trials and blocks.
+// kinds tells readers the types of the figures of trials and blocks.
 var kinds = []result.Kind{
 	{Name: result.KindTrial, New: func() any { return new(figures) }},
 	{Name: result.KindBlock, New: func() any { return new(blockFigures) }},
 }
 
+// trial returns an accepted trial with this number of its window.
 func trial(window int) result.Trial {
 	return result.Trial{
 		Cell: result.NewCell(result.DUT, "opennds", result.Clients, 20, result.OfferedMbps, 500, result.Direction, "up",
@@ -46,6 +51,8 @@ func trial(window int) result.Trial {
 	}
 }
 
+// open opens the records of a run folder for writing. It requires OpenWriter to report a torn last line of wantTorn
+// bytes.
 func open(t *testing.T, dir string, wantTorn int) *result.Writer {
 	t.Helper()
 	w, torn, err := result.OpenWriter(dir)
@@ -59,6 +66,7 @@ func open(t *testing.T, dir string, wantTorn int) *result.Writer {
 	return w
 }
 
+// TestWriteAndRead: trials and blocks are read as they were written. A closed writer refuses records.
 func TestWriteAndRead(t *testing.T) {
 	dir := t.TempDir()
 	w := open(t, dir, 0)
@@ -94,6 +102,7 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
+// TestNaNIsRefusedAndLeavesNothing: a figure that JSON cannot express is an error, and leaves no part of its record.
 func TestNaNIsRefusedAndLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	w := open(t, dir, 0)
@@ -111,6 +120,7 @@ func TestNaNIsRefusedAndLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestSecondWriterIsRefused: a run folder has one writer at a time.
 func TestSecondWriterIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	first := open(t, dir, 0)
@@ -141,6 +151,8 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
+// checkTorn writes the first cut bytes of a file with two records. Only the first record, which ends at byte first,
+// must be read; a writer must move the rest to TornFile and append after the first record.
 func checkTorn(t *testing.T, whole []byte, first, cut int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -170,7 +182,8 @@ func checkTorn(t *testing.T, whole []byte, first, cut int) {
 	}
 }
 
-// TestTornLineLongerThanOneRead has no newline in the last 64 KiB, nor anywhere.
+// TestTornLineLongerThanOneRead: the torn last line is longer than the 64 KiB that the writer reads at a time. In the
+// first case it is the whole file.
 func TestTornLineLongerThanOneRead(t *testing.T) {
 	for _, head := range []string{"", `{"version":1,"kind":"block","dut":"x"}` + "\n"} {
 		dir := t.TempDir()

@@ -39,7 +39,7 @@ func OpenFor(e *experiment.Experiment) backend.Open {
 	return machinesOf(e).Open
 }
 
-// machinesOf are the machines of an experiment that are reached by ssh.
+// machinesOf returns the machines that an experiment reaches by ssh.
 func machinesOf(e *experiment.Experiment) backend.SSH {
 	s := backend.SSH{Config: e.Backend.Config, Chrony: e.Backend.Clock == experiment.ClockChrony}
 	for host, h := range e.Backend.Hosts {
@@ -59,7 +59,8 @@ func machinesOf(e *experiment.Experiment) backend.SSH {
 	return s
 }
 
-// blamed is an error of a backend with the keys of the experiment that it is about, in the order of their lines.
+// blamed adds the experiment's keys to a backend's errors about hosts, in the order of their lines. Other errors stay
+// as they are.
 func blamed(e *experiment.Experiment, err error) error {
 	list := backend.HostErrors(err)
 	if len(list) == 0 {
@@ -72,8 +73,9 @@ func blamed(e *experiment.Experiment, err error) error {
 	return problems.Err()
 }
 
-// Fit is the experiment as a backend can carry it out: interleaved where it asks for two labs at the same time and the
-// backend has one router. note says so, empty where nothing was changed. What cannot be carried out is an error.
+// Fit returns the experiment as a backend can carry it out. If the experiment asks for two labs at a time and the
+// backend has one router, fit is interleaved and note says so. Otherwise fit is e and note is empty. err says what the
+// backend cannot carry out.
 func Fit(can backend.Description, e *experiment.Experiment) (fit *experiment.Experiment, note string, err error) {
 	if e.ComparesTimes() && !can.Clock.Common {
 		return e, "", e.Blame("measure", fmt.Sprintf("this backend's hosts have no common clock, and measure = %q "+
@@ -88,8 +90,8 @@ func Fit(can backend.Description, e *experiment.Experiment) (fit *experiment.Exp
 	return fit, note, err
 }
 
-// slow slows the routers' CPUs down where the experiment asks for it, for as long as their machine's
-// agent runs. The clients' CPUs must be others: a slow client would be taken for a slow router.
+// slow slows the routers' CPUs down if the experiment asks for it, until the agent of their machine ends. The clients
+// need other CPUs: a slow client looks like a slow router.
 func slow(ctx context.Context, machine *backend.Host, p backend.Placement, e *experiment.Experiment) error {
 	if e.Router.Speed == 0 {
 		return nil
@@ -97,7 +99,7 @@ func slow(ctx context.Context, machine *backend.Host, p backend.Placement, e *ex
 	return slowTo(ctx, machine, p, e, e.Router.Speed, "router.speed")
 }
 
-// slowTo slows the routers' CPUs down to a speed that a key asks for.
+// slowTo slows the routers' CPUs down to speed, a share of their time. Errors name key.
 func slowTo(ctx context.Context, machine *backend.Host, p backend.Placement, e *experiment.Experiment, speed float64,
 	key string) error {
 	if p.Shared() {
@@ -114,7 +116,7 @@ func slowTo(ctx context.Context, machine *backend.Host, p backend.Placement, e *
 	return nil
 }
 
-// noteClosed says what is not known of a router without an agent, and notes it once.
+// noteClosed notes once what is unknown about a router without an agent.
 func (s *Session) noteClosed() {
 	const note = "The router has no agent: throughput, loss and round-trip times only. Its CPU, its kernel and its " +
 		"settings " +
@@ -125,7 +127,7 @@ func (s *Session) noteClosed() {
 	}
 }
 
-// noteUnmetered says why the router's CPU is not measured where it cannot be, and notes it once.
+// noteUnmetered notes once why the router's CPU is not measured, if it is not.
 func (s *Session) noteUnmetered() {
 	_, why := barsFor(s.Experiment, s.found, s.sites.carried())
 	note := "The router's CPU is not measured: " + why + ". Throughput, loss and round-trip times are."
@@ -135,7 +137,7 @@ func (s *Session) noteUnmetered() {
 	}
 }
 
-// noteClock says what the hosts' clocks mean for the measure's times between hosts, and notes it once.
+// noteClock notes once what the hosts' clocks mean for the times between hosts that the measure compares.
 func (s *Session) noteClock() {
 	figures := s.Experiment.TimesBetweenHosts()
 	note := s.Clock.Note(figures)

@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+// TestClockTrustsItsOwnPaceMoreAndMore: the estimate of the remaining time follows the plan at first, and after a
+// quarter of the plan only the pace of the run.
 func TestClockTrustsItsOwnPaceMoreAndMore(t *testing.T) {
 	c := &clock{start: time.Now(), estimate: 100 * time.Second, begun: 0.5, done: 0.5}
 	if done, left := c.state(); done != 0.5 || left != 50*time.Second {

@@ -10,10 +10,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// These tests concern the largest number of clients of a device: took is the number that it admitted in a completed
+// block, and broke the number at which it failed.
+
+// blockOf returns a block of a device. aa: both labs have the clean router.
 func blockOf(dut string, clients int, aa bool) experiment.Block {
 	return experiment.Block{Cell: result.NewCell(result.DUT, dut, result.Clients, clients), AA: aa}
 }
 
+// TestWhatIsALimitOfTheDevice: a failed block shows a limit of the device if the device refused clients (own), and
+// admitted fewer clients before. An error of the lab (labs) is no limit of the device.
 func TestWhatIsALimitOfTheDevice(t *testing.T) {
 	refused := &bench.NotAdmitted{DeviceFault: true}
 	own := errors.Join(errors.New("closing"), fmt.Errorf("admitting: %w", refused))
@@ -41,6 +47,7 @@ func TestWhatIsALimitOfTheDevice(t *testing.T) {
 	}
 }
 
+// TestBeyondIsLeftOut: blocks with as many clients as the device broke at, or more, are left out.
 func TestBeyondIsLeftOut(t *testing.T) {
 	r := &Session{broke: map[string]int{"a": 100}}
 	for _, tt := range []struct {

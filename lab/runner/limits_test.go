@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// roomy is a machine that has room for anything.
+// roomy returns a machine whose limits no demand of these tests reaches.
 func roomy() machine.Machine {
 	return machine.Machine{
 		Limits: machine.Limits{Neighbours: [3]int64{1 << 20, 1 << 20, 1 << 20}, PIDMax: 1 << 20, ThreadsMax: 1 << 20,
@@ -26,22 +26,22 @@ func roomy() machine.Machine {
 	}
 }
 
-// oneClientHost is what a lab with one client host takes.
+// oneClientHost is the size of a lab with one client host.
 var oneClientHost = topology.Portal(topology.Spec{}).Size()
 
-// demandOf is that of a pair with so many clients of a kind in each lab.
+// demandOf returns the demand of two labs with n clients each, of one kind.
 func demandOf(kind string, n int) Demand {
 	s := experiment.Side{Client: kind, Clients: n}
 	return Demand{Experiment: "x", Sides: []experiment.Side{s, s}, Lab: oneClientHost}
 }
 
-// TestDemandBeyondALimitIsRefusedWithWhatFits: for each limit that is too low, the number of clients
-// that is named fits, one more does not, and what is proposed instead is enough.
+// TestDemandBeyondALimitIsRefusedWithWhatFits: each limit in turn is too low. The refusal names the largest number of
+// clients that fits, and a new limit that is high enough.
 func TestDemandBeyondALimitIsRefusedWithWhatFits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		d     Demand
-		lower func(*machine.Limits, *machine.Memory)
-		want  string
+		lower func(*machine.Limits, *machine.Memory) // lowers limits of a machine that has enough of everything
+		want  string                                 // the refusal; empty: the demand is met
 	}{
 		"neighbours": {demandOf(client.KindMacvlan, 250),
 			func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 256 },
@@ -101,7 +101,8 @@ func TestDemandBeyondALimitIsRefusedWithWhatFits(t *testing.T) {
 	}
 }
 
-// checkFits holds "12 clients fit …" against what is refused.
+// checkFits reads the number of clients from text ("12 clients fit …"), and requires the demand to be met with that
+// number and refused with one more.
 func checkFits(t *testing.T, m machine.Machine, d Demand, text string) {
 	t.Helper()
 	var fits int
@@ -122,6 +123,7 @@ func checkFits(t *testing.T, m machine.Machine, d Demand, text string) {
 	}
 }
 
+// iperf3Of is demandOf for clients of kind macvlan with traffic of iperf3.
 func iperf3Of(n int) Demand {
 	d := demandOf(client.KindMacvlan, n)
 	for i := range d.Sides {
@@ -130,8 +132,8 @@ func iperf3Of(n int) Demand {
 	return d
 }
 
-// TestDemandFollowsTheTopology: three client hosts with their switch are six hosts a lab,
-// each in a namespace and with tasks and memory of its own.
+// TestDemandFollowsTheTopology: a lab with three client hosts has two hosts and a switch more than one with one. Each
+// of them takes a namespace, tasks and memory.
 func TestDemandFollowsTheTopology(t *testing.T) {
 	e, err := shipped.Builtin("quick")
 	if err != nil {
@@ -155,7 +157,7 @@ func TestDemandFollowsTheTopology(t *testing.T) {
 	}
 }
 
-// TestFilesAreRaisedAndLowered in a process of its own, whose limits it may lose.
+// TestFilesAreRaisedAndLowered runs in a process of its own, because it lowers its limits for good.
 func TestFilesAreRaisedAndLowered(t *testing.T) {
 	const inside = "GATEWEIGH_TEST_FILES"
 	if os.Getenv(inside) == "" {
@@ -170,6 +172,7 @@ func TestFilesAreRaisedAndLowered(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
 		t.Fatal(err)
 	}
+	// hard returns the hard and the soft limit of open files of this process's children.
 	hard := func() string {
 		out, err := exec.Command("sh", "-c", "ulimit -Hn; ulimit -Sn").Output() // what agents and daemons get
 		if err != nil {
@@ -178,7 +181,7 @@ func TestFilesAreRaisedAndLowered(t *testing.T) {
 		return strings.Join(strings.Fields(string(out)), " ")
 	}
 	d := demandOf(client.KindPersona, 65_000)
-	want, high := "", "1024 1024" // a container may not: nothing is said
+	want, high := "", "1024 1024" // without CAP_SYS_RESOURCE, as in a container
 	if mayRaise(t) {
 		want, high = "The hard limit of open files was raised from 1024 to 17024, for this run's processes only.",
 			"17024 1024"
@@ -215,8 +218,8 @@ func mayRaise(t *testing.T) bool {
 	return sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
-// TestWhoEntersNeighbours: a storm needs no room for entries that the kernel learns only where
-// each of its devices enters its clients.
+// TestWhoEntersNeighbours: a login storm takes entries of the kernel's neighbour table unless all of its devices enter
+// their clients there themselves.
 func TestWhoEntersNeighbours(t *testing.T) {
 	e, err := shipped.Builtin("login-storm")
 	if err != nil {
@@ -232,8 +235,8 @@ func TestWhoEntersNeighbours(t *testing.T) {
 	}
 }
 
-// TestLinesAreNoNeighbours: clients behind PPPoE sessions have no entries in the neighbour table, and the lab enters
-// those of the clean router beside them.
+// TestLinesAreNoNeighbours: PPPoE clients (subscriber lines) take no entries that the kernel learns: their sessions
+// need none, and the lab enters the clients of the clean router.
 func TestLinesAreNoNeighbours(t *testing.T) {
 	e, err := shipped.Parse("x.toml", []byte(
 		"duts = [\"gateway-pppoe-ebpf\"]\nclients = [10000]\noffered_mbps = [100]\n[client]\nkind = \"pppoe\"\n"))

@@ -74,24 +74,24 @@ func Needs(e *experiment.Experiment) []dut.Need {
 	return list
 }
 
-// machineAgent answers for the machine that carries the routers.
+// machineAgent is the agent of the machine that carries the routers.
 type machineAgent interface {
 	dut.Machine
 	Machine(ctx context.Context) (machine.Machine, error)
 }
 
-// errNoRoot refuses a run without the rights that all runs need.
+// errNoRoot is the error of a run without the rights that every run needs.
 var errNoRoot = errors.New(
 	"a run needs root, and not that of a user namespace: it makes network namespaces and loads " +
 		"programs into the kernel (try: sudo gateweigh run …)")
 
-// checkMachine says what the experiment needs and the machine lacks, all at once.
+// checkMachine returns one error with everything that the experiment needs and the machine lacks.
 func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experiment, d Demand) (
 	machine.Machine, error) {
 	return checkSite(ctx, agent, e, d, "")
 }
 
-// checkSite is checkMachine for a machine that carries hosts of a kind; "": it carries all.
+// checkSite is checkMachine for a machine that carries the hosts of one kind; kind "" means all hosts.
 func checkSite(ctx context.Context, agent machineAgent, e *experiment.Experiment, d Demand, kind string) (
 	machine.Machine, error) {
 	m, err := agent.Machine(ctx)
@@ -124,8 +124,8 @@ func checkSite(ctx context.Context, agent machineAgent, e *experiment.Experiment
 	return m, errors.Join(errs...)
 }
 
-// barsFor returns what keeps a machine from carrying hosts of a kind. What only leaves the CPU time of a router unknown
-// is not among it where the experiment does without: unmetered says why, and is empty where the time is read.
+// barsFor returns what keeps a machine from carrying hosts of a kind. Some bars only make a router's CPU time unknown.
+// If the experiment can do without that time, unmetered is the text of such a bar, and bars does not have it.
 func barsFor(e *experiment.Experiment, m machine.Machine, kind string) (bars []machine.Bar, unmetered string) {
 	for _, b := range m.Bars {
 		if b.Meter && kind == onRouter && e.DoesWithoutCPU() {
@@ -137,7 +137,8 @@ func barsFor(e *experiment.Experiment, m machine.Machine, kind string) (bars []m
 	return bars, unmetered
 }
 
-// fits reports whether a device works with the experiment's topology and its kind of client.
+// fits returns an error, which wraps dut.ErrNotSupported, if a device does not work with the experiment's topology or
+// kind of client.
 func fits(e *experiment.Experiment, name string, t dut.Traits) error {
 	if build, err := topology.Named(e.Topology); err == nil && t.TakesFrames &&
 		!slices.Contains(build(topology.Spec{}).Roles(), string(backend.RoleSplitter)) {
@@ -232,7 +233,7 @@ func (s *Session) environment(ctx context.Context) (result.Environment, error) {
 	return resumed(old, env), nil
 }
 
-// accelerator says in what sort of machine a run takes place.
+// accelerator returns the kind of machine of a run, for messages.
 func accelerator(env result.Environment) string {
 	if env.VM == nil {
 		return "without a virtual machine"
@@ -240,7 +241,7 @@ func accelerator(env result.Environment) string {
 	return "in a virtual machine (" + env.VM.Accelerator + ")"
 }
 
-// inputs are the sums of the files that the experiment names.
+// inputs returns the SHA-256 sums of the files that the experiment names, by file name.
 func inputs(e *experiment.Experiment) (map[string]string, error) {
 	files, err := e.Files()
 	if err != nil {
@@ -254,8 +255,8 @@ func inputs(e *experiment.Experiment) (map[string]string, error) {
 	return sums, nil
 }
 
-// sameInputs is an error where a run that is resumed names other files than those it began with. Older runs do not
-// tell.
+// sameInputs returns an error if a file that the experiment names has changed since the resumed run began. Old runs
+// have no sums, and are accepted.
 func sameInputs(old, env result.Environment) error {
 	for _, name := range slices.Sorted(maps.Keys(env.Inputs)) {
 		if before := old.Inputs[name]; before != "" && before != env.Inputs[name] {
@@ -268,11 +269,11 @@ func sameInputs(old, env result.Environment) error {
 	return nil
 }
 
-// resumed keeps the beginning and the notes of earlier sittings, and notes what
-// has changed since.
+// resumed returns env with the beginning and the notes of earlier sittings, and with a note for each thing that has
+// changed since.
 func resumed(old, env result.Environment) result.Environment {
 	env.Start, env.Interrupted, env.Nodes, env.Until = old.Start, old.Interrupted, old.Nodes, old.Until
-	env.Ports = old.Ports // until a lab of this sitting stands
+	env.Ports = old.Ports // notePorts replaces them once a lab of this sitting is built
 	env.Notes = append(old.Notes, "Resumed on "+time.Now().UTC().Format(time.RFC3339)+".")
 	for _, v := range []struct{ what, old, now, then string }{
 		{"The program", old.GateweighSHA256, env.GateweighSHA256, old.GateweighVersion},
@@ -293,8 +294,8 @@ func resumed(old, env result.Environment) result.Environment {
 	return env
 }
 
-// tools are the versions of all programs the experiment's lab and devices
-// start, and what each device is.
+// tools returns the versions of all programs that the experiment's lab and devices start, by program, and a description
+// of each device.
 func tools(ctx context.Context, m dut.Machine, e *experiment.Experiment) (map[string]string, error) {
 	tools := map[string]string{}
 	needs := Needs(e)
@@ -320,6 +321,7 @@ func tools(ctx context.Context, m dut.Machine, e *experiment.Experiment) (map[st
 	return tools, nil
 }
 
+// offloads describes how the labs' links and endpoints are set up, for environment.json.
 func offloads(e *experiment.Experiment) []string {
 	lines := []string{
 		"every link: TSO and UDP segmentation off, GRO on, pfifo of 2000 packets (router's ends 10000), threaded NAPI",

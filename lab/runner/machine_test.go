@@ -22,10 +22,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// shipped has of the measures what concerns their labs.
+// shipped is a catalogue with three measures. They have only the traits that concern labs.
 var shipped = experiment.Catalogue{Measures: []experiment.Measure{{Name: "cost"}, {Name: "logins", Alone: true}, {
 	Name: "throughput", Alone: true, Clean: true}}}
 
+// TestFits: fits says why a device does not work with an experiment's kind of client or topology, and how it would.
 func TestFits(t *testing.T) {
 	ownPrefix := netip.MustParsePrefix("10.1.0.0/24")
 	for name, c := range map[string]struct {
@@ -65,7 +66,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// here answers for this machine as its agent would.
+// here is this machine, without an agent.
 type here struct{}
 
 func (here) Machine(context.Context) (machine.Machine, error) { return machine.Read() }
@@ -74,8 +75,8 @@ func (here) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) 
 	return machine.Find(ctx, q), nil
 }
 
-// TestToolsAreRecorded: a run's record has the versions of what its lab and its
-// devices start, and of nothing else.
+// TestToolsAreRecorded: the record of a run has the versions of the programs that its lab and its devices start, and no
+// others.
 func TestToolsAreRecorded(t *testing.T) {
 	e, err := shipped.Builtin("allowlist")
 	if err != nil {
@@ -98,6 +99,8 @@ func TestToolsAreRecorded(t *testing.T) {
 	}
 }
 
+// TestLackingProgramsAreNamedWithTheirPackages: without any program on PATH, a run is refused with the packages that it
+// needs.
 func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	e, err := shipped.Builtin("quick")
@@ -116,8 +119,7 @@ func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
 	}
 }
 
-// TestBothLabsAreAskedFor: what only the clean router's lab needs is asked for and
-// recorded too.
+// TestBothLabsAreAskedFor: the needs and the record of a run include what only the clean router's lab needs.
 func TestBothLabsAreAskedFor(t *testing.T) {
 	e, err := shipped.Builtin("persona-check")
 	if err != nil {
@@ -145,7 +147,8 @@ func TestBothLabsAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestBlocksOfSeveralDevices lose the cells of those that cannot run here, and only then themselves.
+// TestBlocksOfSeveralDevices: a block loses the cells of devices that cannot run here. A block without cells is left
+// out.
 func TestBlocksOfSeveralDevices(t *testing.T) {
 	cell := func(dut string) result.Cell { return result.NewCell(result.DUT, dut, result.OfferedMbps, 1) }
 	plan := []experiment.Block{
@@ -157,9 +160,11 @@ func TestBlocksOfSeveralDevices(t *testing.T) {
 	}
 }
 
-// TestBurnerIsNoted: a run without router.speed beside a process that loads the CPUs says so, once.
+// TestBurnerIsNoted: a run without router.speed notes once that another program loads the CPUs.
 func TestBurnerIsNoted(t *testing.T) {
 	var messages []string
+	// sitting returns a session with this router.speed (0: none) that has looked for a burner twice. A burner is a process
+	// that takes a share of the CPUs; it holds the lock of the package burn.
 	sitting := func(speed float64) *Session {
 		e := &experiment.Experiment{}
 		e.Router.Speed = speed

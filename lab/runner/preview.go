@@ -24,19 +24,19 @@ type Preview struct {
 	Measure     string        `json:"measure"`
 	Topology    string        `json:"topology"`
 	Dimensions  []Varied      `json:"dimensions"`
-	Cells       int           `json:"cells"`   // of the devices that can run here, as all that follows
+	Cells       int           `json:"cells"`   // of the devices that can run here, as Blocks to Hosts are
 	Blocks      int           `json:"blocks"`  // with A/A blocks
-	Windows     int           `json:"windows"` // of all blocks, none measured twice
+	Windows     int           `json:"windows"` // windows of all blocks, without repetitions
 	Seconds     Seconds       `json:"seconds"`
-	FolderMiB   float64       `json:"folder_mib"` // of the run, about
+	FolderMiB   float64       `json:"folder_mib"` // approximate size of the run's folder
 	Hosts       []HostNeeds   `json:"hosts"`
 	Devices     []DeviceHere  `json:"devices"`
 	Limits      []LimitHere   `json:"limits"`
-	Mode        string        `json:"mode,omitempty"` // what a run would say where it takes another than asked for
+	Mode        string        `json:"mode,omitempty"` // set if a run takes another mode than asked for: its note
 	Problems    []string      `json:"problems"`       // why a run would be refused
 	Skipped     []result.Skip `json:"-"`
 	Plan        []result.Cell `json:"-"`       // the cells, in the order in which they are first measured
-	Outlook     string        `json:"machine"` // what others use of the machine now
+	Outlook     string        `json:"machine"` // what other programs use of the machine now
 }
 
 // Varied is a dimension with all its values, in the order of the plan.

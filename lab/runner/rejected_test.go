@@ -7,7 +7,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestProgressCountsRejected: the state of a run has the trials rejected so far, with the most frequent reason.
+// TestProgressCountsRejected: the progress of a run tells how many trials were rejected so far, and the most frequent
+// reason. tries has the reasons for which each attempt at one window is rejected; the last attempt is accepted.
 func TestProgressCountsRejected(t *testing.T) {
 	var last Progress
 	s := &Session{Dir: t.TempDir(), Experiment: &experiment.Experiment{Redo: 9}, windows: map[windowKey]window{},

@@ -7,6 +7,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// TestRecallGoesOnWhereTheEarlierSittingsEnded: recall reads the records of earlier sittings (parts of the run between
+// two interruptions), and counts the attempts at each window. A window is done when an attempt was accepted, or after
+// the first attempt and 2 repetitions (Redo).
 func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
 	dir := t.TempDir()
 	w, _, err := result.OpenWriter(dir)

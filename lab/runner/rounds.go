@@ -45,9 +45,10 @@ func (s *Session) reopen() {
 	}
 }
 
-// sittings has the sittings in which each window was accepted.
+// sittings holds the sittings in which each window was accepted.
 type sittings map[windowKey][]int
 
+// acceptedIn collects the sittings of accepted attempts.
 func acceptedIn(attempts []result.Entry) sittings {
 	in := sittings{}
 	for _, a := range attempts {
@@ -59,7 +60,8 @@ func acceptedIn(attempts []result.Entry) sittings {
 	return in
 }
 
-// together reports whether a window and any window of its round's clean router were accepted in the same sitting.
+// together reports whether a window was accepted in the same sitting as any window of its round's clean router. against
+// is the clean router's cell.
 func (in sittings) together(key windowKey, against result.Cell, windows int) bool {
 	for n := range windows {
 		list := in[windowKey{against, false, key.block, n}]

@@ -157,8 +157,8 @@ func (s *Session) noteEmulated() {
 	}
 }
 
-// noteDenied notes that the lab may not have priority over the machine's other programs. A lab with frames asks for
-// more than one with TCP: real-time priority.
+// noteDenied notes that the lab was refused priority over the machine's other programs. A lab with frames asks for
+// real-time priority, one with TCP for less.
 func (s *Session) noteDenied() {
 	note, may := "Routers, clients and servers do not go before the machine's other programs, which is not permitted "+
 		"here (it takes root or CAP_SYS_NICE): beside busy programs trials are rejected.", s.found.Precedes

@@ -7,7 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestKernelsThatDiffer: machines with different kernels are measured, and the run says so once.
+// TestKernelsThatDiffer: a run on machines with different kernels has one note that names the kernels.
 func TestKernelsThatDiffer(t *testing.T) {
 	const debian, other = "6.1.0-37-amd64 #1 SMP", "6.18.44 #2 SMP"
 	for _, c := range []struct {

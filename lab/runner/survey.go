@@ -13,44 +13,44 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// Survey is what the machines of an experiment's backend are and lack, each looked at as far as it was reached.
+// Survey is what the machines of an experiment have and lack.
 type Survey struct {
 	Sites    []*Site
-	Devices  []DeviceHere // none where the router's machine was not reached
-	Problems []string     // of the experiment with these machines
+	Devices  []DeviceHere // nil if the router's machine was not reached
+	Problems []string     // why these machines cannot carry out the experiment
 	Here     bool         // a run would measure something
-	// FolderMiB is the size of a run's folder, about.
+	// FolderMiB is the approximate size of a run's folder.
 	FolderMiB float64
 }
 
 // Site is a machine of an experiment.
 type Site struct {
 	*backend.Reached
-	Kind    string          // of the host that it carries: "client"; empty: all
-	Machine machine.Machine // zero where it was not reached
-	Ahead   time.Duration   // of its clock before the lab's
-	Within  time.Duration   // of that, by the way there and back
+	Kind    string          // kind of the host that it carries: "client"; empty: it carries all hosts
+	Machine machine.Machine // zero if it was not reached
+	Ahead   time.Duration   // by how much its clock is ahead of this machine's
+	Within  time.Duration   // largest error of Ahead: half of a request's round trip
 	Needs   []NeedHere
 	Limits  []LimitHere
-	Busiest []machine.User // other programs of one second
-	// Unmetered is why the CPU time of the router that it carries is not read, where the experiment does without; empty:
-	// it is read.
+	Busiest []machine.User // programs that used CPU time during one second
+	// Unmetered says why the CPU time of its router is not read, if the experiment can do without. It is empty if the time
+	// is read.
 	Unmetered string
-	// Unkept is why nothing is known of how well its clock is kept, where that is asked for.
+	// Unkept says why the quality of its clock is unknown, if the experiment asks for it. Kept is that quality.
 	Unkept error
 	Kept   machine.Clock
 }
 
-// NeedHere is a program or feature with what was found of it, and what it is for.
+// NeedHere is a program or kernel feature that the experiment needs, and what the machine has of it.
 type NeedHere struct {
 	dut.Need
 	machine.Found
-	Users []string // "the lab", "opennds"
-	Lab   bool     // nothing runs without it
+	Users []string // what needs it: "the lab", "opennds"
+	Lab   bool     // the lab needs it, so no run is possible without it
 }
 
-// SurveyOf asks all machines of an experiment at the same time what they lack for it. It starts no lab, and on this
-// machine needs no rights.
+// SurveyOf looks at all machines of an experiment at the same time. It starts no lab, and needs no rights on this
+// machine.
 func SurveyOf(ctx context.Context, m Measure, e *experiment.Experiment, o backend.Options) (s Survey, err error) {
 	list, done, can, err := reached(ctx, e, o)
 	if err != nil {
@@ -81,7 +81,8 @@ func SurveyOf(ctx context.Context, m Measure, e *experiment.Experiment, o backen
 	return s, err
 }
 
-// reached are the machines of an experiment, as far as they were reached.
+// reached returns the machines of an experiment, each with an agent if it could be reached. done ends the agents. can
+// describes the backend.
 func reached(ctx context.Context, e *experiment.Experiment, o backend.Options) (
 	list []*backend.Reached, done func() error, can backend.Description, err error) {
 	if e.Backend.Remote() {
@@ -100,7 +101,7 @@ func reached(ctx context.Context, e *experiment.Experiment, o backend.Options) (
 	return []*backend.Reached{{Agent: h}}, done, local.Describe(), nil
 }
 
-// look asks a machine that was reached what it is, and what it has of what the experiment needs there.
+// look fills in what a reached machine is, and which of the experiment's needs it meets.
 func (s *Site) look(ctx context.Context, e *experiment.Experiment, d Demand, atOnce int) (err error) {
 	if s.Agent == nil {
 		return nil
@@ -139,7 +140,7 @@ func (s *Site) look(ctx context.Context, e *experiment.Experiment, d Demand, atO
 	return nil
 }
 
-// needsHere are what lab and devices need on hosts of a kind, each once; "" is all kinds.
+// needsHere returns what the lab and the devices need on hosts of a kind, each once. kind "" means all kinds.
 func needsHere(e *experiment.Experiment, kind string) (list []NeedHere, err error) {
 	add := func(user string, lab bool, needs ...dut.Need) {
 		for _, n := range needs {
@@ -171,7 +172,7 @@ func needsHere(e *experiment.Experiment, kind string) (list []NeedHere, err erro
 	return list, nil
 }
 
-// devices says which devices can run on the machines that were reached.
+// devices returns the experiment's devices, each with whether the reached machines can run it.
 func (s Survey) devices(ctx context.Context, m Measure, e *experiment.Experiment) (list []DeviceHere, err error) {
 	on := sites{closed: e.Backend.AgentlessRouter()}
 	for _, site := range s.Sites {
@@ -201,7 +202,7 @@ func (s Survey) fit() bool {
 		!slices.ContainsFunc(s.Sites, func(site *Site) bool { return !site.Fit() })
 }
 
-// Name is what people call the machine.
+// Name returns the machine's name for messages.
 func (s *Site) Name() string {
 	if s.Host == "" {
 		return "this machine"
@@ -209,7 +210,7 @@ func (s *Site) Name() string {
 	return fmt.Sprintf("%s (%s)", s.Host, s.Address)
 }
 
-// Fit reports whether a machine lacks nothing that a run is refused for.
+// Fit reports whether the machine lacks nothing without which a run is refused.
 func (s *Site) Fit() bool {
 	return s.Agent != nil && len(s.Faults) == 0 && s.Unkept == nil && s.Machine.Root && len(s.Machine.Bars) == 0 &&
 		!slices.ContainsFunc(s.Links, func(l backend.LinkState) bool { return l.Refused != "" }) &&

@@ -1,3 +1,6 @@
+// Tests of sinks (benchmarks). newWire makes a generator, a bridge and a monitor with links; start runs a sink, a
+// program that captures frames and counts them, as a process (main_test.go).
+
 package sink
 
 import (
@@ -10,8 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// BenchmarkSinks reports the CPU time of the sink's process for a frame. It does not contain the kernel's work until
-// the frame is in the sink's buffer. ns/op is the sender's.
+// BenchmarkSinks reports the CPU time of the sink's process for a frame, without the kernel's work until the frame is
+// in the sink's buffer. ns/op is the time of the sender. wire.send sends frames to the interface s0, where the sink
+// that start has started captures (main_test.go).
 func BenchmarkSinks(b *testing.B) {
 	wire := newWire(b)
 	for _, cfg := range []Config{

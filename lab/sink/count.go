@@ -1,3 +1,5 @@
+// Counts the frames that a sink takes, and works on them.
+
 package sink
 
 import (
@@ -7,7 +9,7 @@ import (
 	"io"
 )
 
-// Work for each frame, as study 2 (5.3) simulates an analysis.
+// Values of Config.Work: what a sink does with each frame. Study 2 (5.3) simulates an analysis of frames in this way.
 const (
 	WorkCopy = "memcpy" // copies the kept bytes of the frame
 	WorkGzip = "gzip"   // compresses the kept bytes of each frame, at gzip's default level
@@ -19,12 +21,13 @@ const maxBytes = 1<<14 - 1
 // counter counts frames and works on them. It belongs to one thread.
 type counter struct {
 	frames int64
-	sizes  [maxBytes + 1]int64
-	snap   int
-	output []byte       // for WorkCopy, else nil
-	gzip   *gzip.Writer // for WorkGzip, else nil
+	sizes  [maxBytes + 1]int64 // frames by length in bytes
+	snap   int                 // bytes of a frame that work is done on, at most
+	output []byte              // for WorkCopy, else nil
+	gzip   *gzip.Writer        // for WorkGzip, else nil
 }
 
+// newCounter makes a counter with the work and the snap length of the settings.
 func newCounter(cfg Config) (*counter, error) {
 	count := &counter{snap: wholeFrame}
 	if cfg.Snap > 0 {
@@ -51,12 +54,14 @@ func (c *counter) frame(kept []byte, bytes int) {
 	}
 }
 
+// compress compresses the kept bytes of a frame, and discards the result.
 func (c *counter) compress(kept []byte) {
 	c.gzip.Reset(io.Discard)
 	_, _ = c.gzip.Write(kept) // io.Discard takes everything
 	_ = c.gzip.Close()
 }
 
+// counts returns the counts so far, without those of lost frames, which the counter does not know.
 func (c *counter) counts() Counts {
 	counts := Counts{Frames: c.frames, Sizes: map[int]int64{}}
 	for bytes, frames := range c.sizes {
@@ -67,6 +72,7 @@ func (c *counter) counts() Counts {
 	return counts
 }
 
+// write writes the counts as a line of JSON.
 func (n Counts) write(out io.Writer) error {
 	line, err := json.Marshal(n)
 	if err == nil {

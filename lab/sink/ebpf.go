@@ -1,3 +1,5 @@
+// The sink of kind "ebpf".
+
 package sink
 
 import (
@@ -38,6 +40,7 @@ func (o *countObjects) Close() {
 	o.Sizes.Close()
 }
 
+// openEBPF makes the sink of kind "ebpf".
 func openEBPF(cfg Config, target port) (method, error) {
 	if cfg.Filter != "" || cfg.Work != "" || cfg.Snap != 0 || cfg.BufferKiB != 0 {
 		return nil, &configError{
@@ -52,6 +55,7 @@ func openEBPF(cfg Config, target port) (method, error) {
 	return sink, nil
 }
 
+// open loads the program and attaches it to the interface.
 func (w *kernelCounter) open(target port) error {
 	spec, err := loadPrograms()
 	if err != nil {
@@ -81,7 +85,7 @@ func (w *kernelCounter) open(target port) error {
 	return err
 }
 
-// load loads the programs into the kernel.
+// load loads programs into the kernel. objs is a pointer to countObjects or takeObjects, whose fields it sets.
 func load(spec *ebpf.CollectionSpec, objs any) error {
 	err := spec.LoadAndAssign(objs, nil)
 	var verifier *ebpf.VerifierError

@@ -11,11 +11,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
+// These tests use a wire (main_test.go): frames from a generator pass a bridge and arrive at the interface s0 of a
+// monitor, where sinks capture. launch starts a sink in a process, ready waits until it captures, and start does both.
+// mixedSizes(t, n, rate) is a plan of n frames; rate 0 sends them all at once.
+
 // TestInterfaceGoesDownOrAway: a sink whose interface goes down or is removed ends with an error that says so, and
 // writes its counts.
 func TestInterfaceGoesDownOrAway(t *testing.T) {
 	wire := newWire(t)
-	for _, tt := range []struct{ how, says string }{
+	for _, tt := range []struct{ how, says string }{ // a shell command, and a part of the sink's error
 		{"ip link set s0 down", "down: ip link set s0 up"}, {"ip link del s0", "removed"}} {
 		var running []*process
 		for _, cfg := range []Config{{Kind: "recv"}, {Kind: "mmap"}, {Kind: "ebpf"}, {Kind: "xdp"}} {
@@ -70,7 +74,7 @@ func TestRefusals(t *testing.T) {
 	var running []*process
 	tests := []struct {
 		cfg  Config
-		as   []func(*exec.Cmd)
+		as   []func(*exec.Cmd) // changes the sink's process
 		says string
 	}{
 		{Config{Kind: "pcap", Interface: "s0"}, nil, "ebpf, mmap, recv, xdp"},
@@ -157,6 +161,7 @@ func framesWait(t *testing.T, sink method) bool {
 	}
 }
 
+// FuzzFilter: a filter that parseFilter accepts, written in tcpdump's form again, is parsed as the same program.
 func FuzzFilter(f *testing.F) {
 	for _, text := range []string{udpOnly, arpOnly, "", ",", "1,6 0 0 0", "1,6 0 0", "2,6 0 0 0", "0",
 		"1,6 0 0 4294967296", "1,6 0 0 -1", "x,6 0 0 0"} {
@@ -177,6 +182,7 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
+// TestFilterErrors: the error about a filter says what is wrong with its text.
 func TestFilterErrors(t *testing.T) {
 	for text, says := range map[string]string{
 		"": "is empty", "udp": "length", "2,6 0 0 0": "1 instructions and says 2", "0": "0 instructions",
@@ -189,6 +195,8 @@ func TestFilterErrors(t *testing.T) {
 	}
 }
 
+// TestBuffersFitIntoTheMachine: a buffer may take half of the available memory. Without a known number any buffer may
+// be tried.
 func TestBuffersFitIntoTheMachine(t *testing.T) {
 	const meminfo = "MemTotal:       23885228 kB\nMemFree:         1 kB\nMemAvailable:   20000 kB\n"
 	for kib, fit := range map[int]bool{10_000: true, 10_001: false} {

@@ -59,7 +59,7 @@ func keepBytes(program []unix.SockFilter, bytes int) []unix.SockFilter {
 	return program
 }
 
-// acceptAll returns a program that keeps so many bytes of each frame; with 0 it accepts no frame.
+// acceptAll returns a program that keeps this number of bytes of each frame. With 0 it accepts no frame.
 func acceptAll(bytes int) []unix.SockFilter {
 	return []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: uint32(bytes)}}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// TestMain lets the test binary be a sink.
+// TestMain makes the test binary a sink when its first argument is "sink". Otherwise it runs the tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "sink" {
 		if err := Main(os.Args[2:]); err != nil {
@@ -40,9 +40,10 @@ func TestMain(m *testing.M) {
 //	generator g0 ── in0 [bridge] out0 ── s0 monitor
 type wire struct {
 	generator, bridge, monitor *netnstest.Space
-	reference                  *kernelCounter // counts at the monitor, after all sinks but AF_XDP's
+	reference                  *kernelCounter // counts at s0 what an AF_XDP sink has not taken
 }
 
+// newWire builds the network and waits until its links are up.
 func newWire(t testing.TB) wire {
 	t.Helper()
 	network := wire{netnstest.NewSpace(t), netnstest.NewSpace(t), netnstest.NewSpace(t), &kernelCounter{promiscuity: -1}}
@@ -133,6 +134,7 @@ func (w wire) generate(t testing.TB, cfg frames.Config) map[int]int64 {
 	return sizes
 }
 
+// totalFrames adds up the numbers of frames of all sizes.
 func totalFrames(sizes map[int]int64) (n int64) {
 	for frames := range maps.Values(sizes) {
 		n += frames
@@ -140,7 +142,7 @@ func totalFrames(sizes map[int]int64) (n int64) {
 	return n
 }
 
-// counter64 reads a counter of an interface.
+// counter64 reads a 64-bit counter of an interface, such as "tx_packets".
 func counter64(t testing.TB, space *netnstest.Space, name, counter string) (n int64) {
 	t.Helper()
 	var out []byte
@@ -180,6 +182,7 @@ func (p *process) ready(t testing.TB) *process {
 	return p
 }
 
+// launch starts a sink in a namespace and does not wait until it captures. attr change the process before its start.
 func launch(t testing.TB, space *netnstest.Space, cfg Config, attr ...func(*exec.Cmd)) *process {
 	t.Helper()
 	running := &process{Cmd: exec.Command("/proc/self/exe", "sink", cfg.Arg()), name: fmt.Sprintf("%+v", cfg)}

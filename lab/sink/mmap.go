@@ -1,3 +1,5 @@
+// The sink of kind "mmap".
+
 package sink
 
 import (
@@ -39,6 +41,7 @@ const (
 	headerBytes = 128 // more than the headers of a frame, or of a block, in the ring
 )
 
+// openMmap makes the sink of kind "mmap".
 func openMmap(cfg Config, target port) (method, error) {
 	keep := wholeFrame
 	if cfg.Snap > 0 {
@@ -80,6 +83,7 @@ func (m *mmap) layOut(ring, frame int) error {
 	return nil
 }
 
+// open has the kernel make the ring, and maps it into memory. kib is the size asked for, for messages.
 func (m *mmap) open(kib int) error {
 	if err := unix.SetsockoptInt(m.fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V3); err != nil {
 		return fmt.Errorf("choosing TPACKET_V3, which Linux has from 3.2 on: %w", err)
@@ -105,6 +109,7 @@ func (m *mmap) open(kib int) error {
 // status points to the field that says whether the kernel or the reader has a block.
 func (m *mmap) status(block int) *uint32 { return &m.header(block).Block_status }
 
+// header returns the header of a block.
 func (m *mmap) header(block int) *unix.TpacketHdrV1 {
 	descriptor := (*unix.TpacketBlockDesc)(unsafe.Pointer(&m.memory[block*m.block]))
 	return (*unix.TpacketHdrV1)(unsafe.Pointer(&descriptor.Hdr))

@@ -1,3 +1,5 @@
+// Packet sockets, which the sinks of kinds "recv" and "mmap" have in common.
+
 package sink
 
 import (
@@ -67,6 +69,7 @@ func keepPromiscuous(target port) (fd int, err error) {
 	return fd, nil
 }
 
+// filter has the kernel run a program on each frame, which returns how many bytes of it to keep.
 func (s *packetSocket) filter(program []unix.SockFilter) error {
 	return unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})

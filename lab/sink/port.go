@@ -15,10 +15,12 @@ type port struct {
 	name     string
 	index    int
 	mtu      int
-	loopback bool            // each outgoing frame comes back
-	ns       *netlink.Handle // asks about the interface's network namespace, from any thread
+	loopback bool            // it is a loopback interface, where each outgoing frame comes back
+	ns       *netlink.Handle // a socket in the interface's network namespace, for requests from any thread
 }
 
+// findPort finds the interface of a name in this thread's network namespace. It is an error if the interface does not
+// carry Ethernet frames, or is down.
 func findPort(name string) (port, error) {
 	ns, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -47,6 +49,7 @@ func findPort(name string) (port, error) {
 	return p, err
 }
 
+// downError is the error for an interface that is down.
 func (p port) downError() error {
 	return fmt.Errorf("the interface is down: %s", quote.Command("ip", "link", "set", p.name, "up"))
 }

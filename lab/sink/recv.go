@@ -1,3 +1,5 @@
+// The sink of kind "recv".
+
 package sink
 
 import (
@@ -30,6 +32,7 @@ var _ method = &recv{}
 // recvTimeout has recvmsg(2) return when a signal comes: without a timeout the kernel restarts the call.
 const recvTimeout = 1 // seconds
 
+// openRecv makes the sink of kind "recv".
 func openRecv(cfg Config, target port) (method, error) {
 	// A filter with a snap length would hide the frames' length.
 	socket, err := openPacket(cfg, target, wholeFrame)
@@ -51,6 +54,7 @@ func openRecv(cfg Config, target port) (method, error) {
 	return r, nil
 }
 
+// prepare sets the socket's options and begins to receive. bufferKiB is Config.BufferKiB.
 func (r *recv) prepare(bufferKiB int) error {
 	if err := unix.SetsockoptInt(r.fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1); err != nil {
 		return fmt.Errorf("asking for what the kernel keeps beside a frame: %w", err)

@@ -1,3 +1,6 @@
+// Tests of a sink whose ring is full. newWire makes a generator, a bridge and a monitor with links; start runs a sink,
+// a program that captures frames and counts them, as a process (main_test.go).
+
 package sink
 
 import (
@@ -8,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// requeued returns how often the bridge's interface could not send a frame and put it back into its queue.
+// requeued returns how often an interface of the bridge could not send a frame and put it back into its queue. A wire
+// (main_test.go) is a network: a generator sends to a bridge, and the bridge through out0 to s0 of a monitor.
 func (w wire) requeued(t testing.TB, name string) (n int64) {
 	t.Helper()
 	var out []byte
@@ -27,7 +31,8 @@ func (w wire) requeued(t testing.TB, name string) (n int64) {
 	return n
 }
 
-// fill keeps the monitor from taking frames, so that out0's link fills up, until the returned function is called.
+// fill keeps the monitor from taking frames, so that the link from out0 to s0 fills up, until the returned function
+// empty is called. queue is the queueing discipline of out0, as tc takes it.
 func (w wire) fill(t *testing.T, queue string) (empty func()) {
 	t.Helper()
 	w.bridge.Run(t, "ethtool -K out0 tso off; tc qdisc replace dev out0 root "+queue)

@@ -1,23 +1,30 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Counts frames by their size where they pass, or hands them to an AF_XDP socket. */
+/*
+ * Two ways to capture frames. count is attached to tc at ingress and egress: it counts frames by their size and lets
+ * them pass. take and take_whole are attached to XDP: they hand incoming frames to an AF_XDP socket.
+ */
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#define TC_ACT_UNSPEC -1 /* on to the next program */
+#define TC_ACT_UNSPEC -1 /* the next program at tc decides */
 
-#define VLAN_TAG 4 /* bytes */
+#define VLAN_TAG 4 /* bytes of a VLAN tag */
 
-#define SIZES (1 << 14) /* longer frames count as the longest of these */
+/* Sizes that are counted apart: 0 to SIZES - 1 bytes. Longer frames count as SIZES - 1. */
+#define SIZES (1 << 14)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Frames of each size, for each CPU: programs at tc are not interrupted by others at tc on their CPU. */
+/*
+ * Frames by CPU and size: entry CPU * SIZES + size. Each CPU has entries of its own, and a program at tc is not
+ * interrupted by another one on its CPU, so count needs no atomic operation.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SIZES); /* times the CPUs that the machine may have */
+	__uint(max_entries, SIZES); /* Go multiplies it by the machine's possible CPUs */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, __u64);
@@ -26,7 +33,7 @@ struct {
 SEC("tc")
 int count(struct __sk_buff *skb)
 {
-	/* The kernel keeps the outer VLAN tag beside the frame. */
+	/* The kernel keeps the outer VLAN tag in the frame's metadata; skb->len is without it. */
 	__u32 whole = skb->len + (skb->vlan_present ? VLAN_TAG : 0);
 	__u32 bytes = whole < SIZES ? whole : SIZES - 1;
 	__u32 place = bpf_get_smp_processor_id() * SIZES + bytes;
@@ -37,7 +44,7 @@ int count(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-/* The socket of each of the interface's queues. */
+/* The AF_XDP socket of each receive queue of the interface. */
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__uint(max_entries, 1);
@@ -45,43 +52,47 @@ struct {
 	__type(value, __u32);
 } sockets SEC(".maps");
 
+/* take hands a frame to the socket of its queue. Without a socket the frame goes on to the network stack. */
 SEC("xdp")
 int take(struct xdp_md *frame)
 {
 	return bpf_redirect_map(&sockets, frame->rx_queue_index, XDP_PASS);
 }
 
+/* Kernel function: the VLAN tag that the driver keeps in the frame's metadata. It returns 0 if there is one. */
 extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto, __u16 *vlan_tci) __ksym;
 
+/* The two addresses with which an Ethernet frame begins: 12 bytes. */
 struct addresses {
-	__u16 half[6];
+	__u16 words[6];
 };
 
+/* The beginning of a frame with a VLAN tag. */
 struct tagged {
 	struct addresses addresses;
-	__be16 kind;
-	__be16 tci;
+	__be16 protocol; /* of the tag: 802.1Q or 802.1ad */
+	__be16 tci; /* tag control information: priority and VLAN number */
 } __attribute__((packed));
 
-/* As take, where the driver tells which VLAN tag it keeps beside a frame: the tag is put back. */
+/* take_whole is take for drivers that report the VLAN tag of a frame: it puts the tag back into the frame. */
 SEC("xdp")
 int take_whole(struct xdp_md *frame)
 {
 	__u32 queue = frame->rx_queue_index;
 	struct tagged *head;
 	struct addresses *old;
-	__be16 kind;
+	__be16 protocol;
 	__u16 tci;
 
 	if (!bpf_map_lookup_elem(&sockets, &queue))
 		return XDP_PASS;
-	if (bpf_xdp_metadata_rx_vlan_tag(frame, &kind, &tci) == 0 && bpf_xdp_adjust_head(frame, -VLAN_TAG) == 0) {
+	if (bpf_xdp_metadata_rx_vlan_tag(frame, &protocol, &tci) == 0 && bpf_xdp_adjust_head(frame, -VLAN_TAG) == 0) {
 		head = (void *)(long)frame->data;
 		old = (void *)head + VLAN_TAG;
 		if ((void *)(old + 1) > (void *)(long)frame->data_end)
-			return XDP_DROP; /* cannot be: a frame has addresses */
+			return XDP_DROP; /* for the verifier: every frame has addresses */
 		head->addresses = *old;
-		head->kind = kind;
+		head->protocol = protocol;
 		head->tci = bpf_htons(tci);
 	}
 	return bpf_redirect_map(&sockets, queue, XDP_DROP);

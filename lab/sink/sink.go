@@ -29,9 +29,9 @@ import (
 
 // Config says how frames are captured. A zero value is the kind's default.
 type Config struct {
-	Kind      string `json:"kind"`      // a name of Kinds
-	Interface string `json:"interface"` // in the network namespace of the process
-	Snap      int    `json:"snap,omitempty"`
+	Kind      string `json:"kind"`                 // a name of Kinds
+	Interface string `json:"interface"`            // in the network namespace of the process
+	Snap      int    `json:"snap,omitempty"`       // bytes that are kept of each frame; 0: the whole frame
 	BufferKiB int    `json:"buffer_kib,omitempty"` // size of the kernel's buffer; see recv, mmap and xdp
 	Filter    string `json:"filter,omitempty"`     // cBPF as tcpdump -ddd prints it, lines joined by commas
 	Work      string `json:"work,omitempty"`       // for each frame: WorkCopy, WorkGzip
@@ -80,6 +80,7 @@ type method interface {
 // ErrConfig is wrapped by errors about the settings, as opposed to errors of capturing.
 var ErrConfig = errors.New("not a way to capture")
 
+// check returns an error for settings that no sink supports.
 func (cfg Config) check() error {
 	var wrong string
 	switch {
@@ -135,6 +136,7 @@ func Run(ctx context.Context, cfg Config, out io.Writer) error {
 	return nil
 }
 
+// run is Run, with errors that do not name the interface.
 func run(ctx context.Context, cfg Config, out io.Writer) error {
 	if err := cfg.check(); err != nil {
 		return err

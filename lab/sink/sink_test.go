@@ -1,3 +1,6 @@
+// Tests of sinks. newWire makes a generator, a bridge and a monitor with links; start runs a sink, a program that
+// captures frames and counts them, as a process (main_test.go).
+
 package sink
 
 import (
@@ -8,15 +11,16 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// Programs as tcpdump -ddd prints them.
+// Filters as tcpdump -ddd prints them: for all frames that these tests send, and for none of them.
 const (
 	udpOnly = "14,40 0 0 12,21 0 5 34525,48 0 0 20,21 8 0 17,21 0 8 44,48 0 0 54,21 5 6 17,21 0 5 2048,48 0 0 23,21 2 3 " +
 		"17,21 0 2 2054,6 0 0 0,6 0 0 68,6 0 0 0"
 	arpOnly = "4\n40 0 0 12\n21 0 1 2054\n6 0 0 262144\n6 0 0 0\n"
 )
 
-// TestSinksCountTheSameFrames has many sinks with different settings capture the same frames, at the interface where
-// they leave and at the one where they arrive. Each sink counts all frames by size.
+// TestSinksCountTheSameFrames has many sinks with different settings capture the same frames: at out0, where they leave
+// the bridge, and at s0, where they arrive at the monitor (see wire in main_test.go). Each sink counts all frames by
+// size.
 func TestSinksCountTheSameFrames(t *testing.T) {
 	wire := newWire(t)
 	const plenty = 32 << 10 // KiB: for all frames, on a machine that is busy with others
@@ -25,7 +29,7 @@ func TestSinksCountTheSameFrames(t *testing.T) {
 		name string
 	}
 	var running []*process
-	var none []bool
+	var none []bool // for each sink, whether its filter lets no frame pass
 	for _, interface_ := range []side{{wire.monitor, "s0"}, {wire.bridge, "out0"}} {
 		for _, cfg := range []Config{
 			{Kind: "recv", BufferKiB: plenty},

@@ -41,7 +41,7 @@ func Quiet() error {
 }
 
 // awaitReadable waits on the calling thread until a descriptor can be read or has an error, a signal comes, or the time
-// limit is over; limit 0 is none.
+// limit is over. A limit of 0 means no limit.
 func awaitReadable(fd int, limit time.Duration) error {
 	var timeout *unix.Timespec
 	if limit > 0 {
@@ -68,6 +68,7 @@ type thread struct {
 	err  error         // work's error
 }
 
+// startThread calls work on an OS thread of its own. work must return once its argument returns true.
 func startThread(work func(stopFunc) error) *thread {
 	started := &thread{done: make(chan struct{})}
 	began := make(chan struct{})

@@ -1,3 +1,6 @@
+// Tests of frames with VLAN tags at sinks. newWire makes a generator, a bridge and a monitor with links; start runs a
+// sink, a program that captures frames and counts them, as a process (main_test.go).
+
 package sink
 
 import (
@@ -24,12 +27,12 @@ func ipv4(bytes int) []byte {
 	for index := 0; index < 20; index += 2 {
 		sum += uint32(binary.BigEndian.Uint16(packet[index:]))
 	}
-	binary.BigEndian.PutUint16(packet[10:], ^uint16(sum+sum>>16)) // a bridge drops what has another
+	binary.BigEndian.PutUint16(packet[10:], ^uint16(sum+sum>>16)) // a bridge drops packets with a wrong checksum
 	return packet
 }
 
-// ethernetOf makes a frame of an EtherType with VLAN tags. A tag is its EtherType and its tag control information; the
-// outer tag is first.
+// ethernetOf makes a frame of an EtherType with VLAN tags, the outer one first. Each tag is given as two numbers: its
+// EtherType, and its tag control information (priority and VLAN).
 func ethernetOf(kind uint16, payload []byte, tags ...[2]uint16) []byte {
 	frame := []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1}
 	for _, tag := range tags {
@@ -66,23 +69,24 @@ func sendRaw(t *testing.T, space *netnstest.Space, name string, frames [][]byte)
 
 var (
 	vlan100 = [2]uint16{unix.ETH_P_8021Q, 100}
-	qinq    = [][2]uint16{{unix.ETH_P_8021AD, 100}, {unix.ETH_P_8021Q, 101}}
-	// tagged are frames with and without tags, of IPv4 and of an unknown protocol.
-	tagged = [][]byte{
+	qinq    = [][2]uint16{{unix.ETH_P_8021AD, 100}, {unix.ETH_P_8021Q, 101}} // two tags (IEEE 802.1ad)
+	// taggedFrames are frames with and without tags, of IPv4 and of an unknown protocol.
+	taggedFrames = [][]byte{
 		ethernetOf(unix.ETH_P_IP, ipv4(46)), ethernetOf(0x88b5, make([]byte, 86)),
 		ethernetOf(unix.ETH_P_IP, ipv4(46), vlan100), ethernetOf(unix.ETH_P_IP, ipv4(1500), vlan100),
-		ethernetOf(unix.ETH_P_IP, ipv4(46), [2]uint16{unix.ETH_P_8021Q, 7 << 13}), // of priority alone
+		ethernetOf(unix.ETH_P_IP, ipv4(46), [2]uint16{unix.ETH_P_8021Q, 7 << 13}), // a priority and no VLAN
 		ethernetOf(unix.ETH_P_IP, ipv4(100), qinq...), ethernetOf(0x88b5, make([]byte, 200), qinq...),
 		ethernetOf(unix.ETH_P_IP, ipv4(300), vlan100, vlan100, vlan100),
 	}
 )
 
-// TestTagsCount: the length of a frame includes all VLAN tags, as in tcpdump, also the outer one, which the kernel
-// removes from incoming frames. Frames that no protocol takes do not count as lost.
+// TestTagsCount: sinks of every kind count frames by length, and the length of a frame includes all VLAN tags, as in
+// tcpdump, also the outer one, which the kernel removes from incoming frames. A frame of a protocol that the kernel
+// does not know does not count as lost.
 func TestTagsCount(t *testing.T) {
 	wire := newWire(t)
 	want := map[int]int64{}
-	for _, frame := range tagged {
+	for _, frame := range taggedFrames {
 		want[len(frame)]++
 	}
 	for _, kinds := range [][]string{{"recv", "mmap", "ebpf"}, {"xdp"}} {
@@ -97,7 +101,7 @@ func TestTagsCount(t *testing.T) {
 			program.ready(t)
 		}
 		came := wire.framesSeen(t)
-		sendRaw(t, wire.generator, "g0", tagged)
+		sendRaw(t, wire.generator, "g0", taggedFrames)
 
 		labtest.Await(t, "the monitor to see all frames", func() bool { return wire.framesSeen(t)-came == totalFrames(want) })
 		for _, program := range running {
@@ -109,8 +113,8 @@ func TestTagsCount(t *testing.T) {
 	}
 }
 
-// TestVLANTagsBesideFrames: sinks count a tag that the sender's kernel keeps in the frame's metadata, as a VLAN
-// interface does, and that crosses the link there.
+// TestVLANTagsBesideFrames: a VLAN interface's tag does not stand in the frame but in its metadata, in which it also
+// crosses a link of the same machine. Sinks count the tag's bytes. An eBPF program adds such a tag here.
 func TestVLANTagsBesideFrames(t *testing.T) {
 	wire := newWire(t)
 	push, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
@@ -133,7 +137,7 @@ func TestVLANTagsBesideFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer attachment.Close()
-	want := map[int]int64{64: 1, 1518: 1, 122: 1}
+	want := map[int]int64{64: 1, 1518: 1, 122: 1} // frames by length: each 4 bytes longer than it is sent
 	for _, kinds := range [][]string{{"recv", "mmap", "ebpf"}, {"xdp"}} {
 		var running []*process
 		for _, kind := range kinds {
@@ -152,7 +156,7 @@ func TestVLANTagsBesideFrames(t *testing.T) {
 	}
 }
 
-// TestLoopback: a frame on loopback counts once.
+// TestLoopback: a frame on the loopback interface, which sends and receives it, counts once.
 func TestLoopback(t *testing.T) {
 	space := netnstest.NewSpace(t)
 	space.Run(t, "sysctl -qw net.ipv6.conf.all.disable_ipv6=1")

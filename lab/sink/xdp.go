@@ -1,3 +1,5 @@
+// The sink of kind "xdp".
+
 package sink
 
 import (
@@ -63,6 +65,7 @@ const (
 	batch       = 64 // most frames before their chunks are given back
 )
 
+// openXDP makes the sink of kind "xdp".
 func openXDP(cfg Config, target port) (method, error) {
 	if cfg.Filter != "" {
 		return nil, &configError{"AF_XDP has no filter programs of tcpdump's kind: leave the filter out, or take mmap"}
@@ -82,7 +85,7 @@ func openXDP(cfg Config, target port) (method, error) {
 	return sink, nil
 }
 
-// layOut chooses size and number of chunks for so many KiB of memory. The number is a power of two.
+// layOut chooses size and number of chunks for kib KiB of memory. The number is a power of two.
 func (w *xdp) layOut(kib int, target port) error {
 	frame := target.mtu + 22 // Ethernet's header, and two VLAN tags
 	switch {
@@ -102,6 +105,7 @@ func (w *xdp) layOut(kib int, target port) error {
 	return nil
 }
 
+// open makes socket, memory and rings, attaches the program, and begins to take frames.
 func (w *xdp) open(target port) (err error) {
 	if w.promiscuity, err = keepPromiscuous(target); err != nil {
 		return err
@@ -225,6 +229,8 @@ func (w *xdp) attachWhole(spec *ebpf.CollectionSpec, target port) (link.Link, er
 	return l, err
 }
 
+// open maps a ring of the socket fd into memory. offset selects the ring, offsets has the places of its parts. The ring
+// has so many entries of entry bytes.
 func (r *xskRing) open(fd int, offset int64, offsets unix.XDPRingOffset, entries uint32, entry uintptr) (err error) {
 	r.memory, err = unix.Mmap(
 		fd, offset, int(offsets.Desc)+int(entries)*int(entry), unix.PROT_READ|unix.PROT_WRITE,
@@ -238,10 +244,12 @@ func (r *xskRing) open(fd int, offset int64, offsets unix.XDPRingOffset, entries
 	return nil
 }
 
+// address returns entry i of the fill ring: the address of a chunk in the shared memory.
 func (r *xskRing) address(i uint32) *uint64 {
 	return (*uint64)(unsafe.Add(r.desc, uintptr(i&r.mask)*unsafe.Sizeof(uint64(0))))
 }
 
+// frame returns entry i of the receive ring: the place of a frame in the shared memory.
 func (r *xskRing) frame(i uint32) *unix.XDPDesc {
 	return (*unix.XDPDesc)(unsafe.Add(r.desc, uintptr(i&r.mask)*unsafe.Sizeof(unix.XDPDesc{})))
 }
@@ -309,6 +317,7 @@ func (w *xdp) close() {
 	}
 }
 
+// setsockopt sets an option of an AF_XDP socket.
 func setsockopt(fd, option int, value unsafe.Pointer, size uintptr) error {
 	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_XDP, uintptr(option), uintptr(value), size, 0)
 	if errno != 0 {
@@ -317,6 +326,7 @@ func setsockopt(fd, option int, value unsafe.Pointer, size uintptr) error {
 	return nil
 }
 
+// getsockopt reads an option of an AF_XDP socket.
 func getsockopt(fd, option int, value unsafe.Pointer, size uintptr) error {
 	length := uint32(size)
 	_, _, errno := unix.Syscall6(

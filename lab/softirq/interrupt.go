@@ -9,24 +9,25 @@ import (
 	"strings"
 )
 
-// InterruptsOf are the numbers of the interrupts of an interface's device, with their names; none of one that is no
-// hardware.
+// InterruptsOf returns the numbers of the interrupts of an interface's device, sorted, and their names by number. A
+// virtual interface has none.
 func InterruptsOf(ifname string) (numbers []int, names map[int]string) {
 	return interruptsOf("/", ifname)
 }
 
-// interruptsOf is InterruptsOf below another root. Of a device on PCI the kernel lists them in its folder, of a virtual
-// one (virtio) in the folder of the PCI device around it, and of one without messages there is one number. Other
-// drivers name their interrupts after the interface.
+// interruptsOf is InterruptsOf with /proc and /sys below the folder root. The kernel lists the interrupts of a PCI
+// device in the device's folder, and those of a virtio device in the folder of the PCI device that carries it
+// (msi_irqs). A device without message-signalled interrupts has one number, in the file irq. Where there is none of
+// these, the driver has named the interrupts after the interface.
 func interruptsOf(root, ifname string) (numbers []int, names map[int]string) {
-	text, _ := os.ReadFile(filepath.Join(root, "proc/interrupts")) // none: no names
+	text, _ := os.ReadFile(filepath.Join(root, "proc/interrupts")) // an error: the names stay unknown
 	all := interruptNames(string(text))
 	device, err := filepath.EvalSymlinks(filepath.Join(root, "sys/class/net", ifname, "device"))
 	if err != nil {
 		return nil, nil
 	}
 	for _, folder := range []string{device, filepath.Dir(device)} {
-		entries, _ := os.ReadDir(filepath.Join(folder, "msi_irqs")) // there is none: another way follows
+		entries, _ := os.ReadDir(filepath.Join(folder, "msi_irqs")) // an error: the folder does not exist
 		for _, e := range entries {
 			if n, err := strconv.Atoi(e.Name()); err == nil {
 				numbers = append(numbers, n)
@@ -56,18 +57,18 @@ func interruptsOf(root, ifname string) (numbers []int, names map[int]string) {
 	return numbers, names
 }
 
-// interruptNames are the names of interrupts by their numbers, of the text of /proc/interrupts.
-func interruptNames(printed string) map[int]string {
+// interruptNames returns the names of interrupts by their numbers. text is that of /proc/interrupts.
+func interruptNames(text string) map[int]string {
 	names := map[int]string{}
 	cpus := 0
-	for line := range strings.Lines(printed) {
+	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
-		if cpus == 0 { // the heading has a column for each CPU
+		if cpus == 0 { // the first line is a heading with a column for each CPU
 			cpus = len(fields)
 			continue
 		}
 		if len(fields) < cpus+2 {
-			continue // those of the CPUs themselves have no more than their counts
+			continue // lines such as NMI, about interrupts of the CPUs themselves, may have counts alone
 		}
 		if number, err := strconv.Atoi(strings.TrimSuffix(fields[0], ":")); err == nil {
 			names[number] = fields[len(fields)-1]

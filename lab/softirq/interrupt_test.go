@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// interrupts is what a machine with two CPUs prints.
+// interrupts is /proc/interrupts of a machine with two CPUs.
 const interrupts = `           CPU0       CPU1
  24:          1          0  IO-APIC   5-edge      ACPI:Ged
  37:          0          0 PCI-MSIX-0000:00:03.0   0-edge      virtio2-config
@@ -20,7 +20,8 @@ NMI:          0          0   Non-maskable interrupts
 ERR:          0
 `
 
-// TestInterruptsOf: a device's interrupts are found wherever its bus lists them.
+// TestInterruptsOf: a device's interrupts are found wherever the kernel lists them for its bus. The test makes such
+// files below a temporary folder.
 func TestInterruptsOf(t *testing.T) {
 	root := t.TempDir()
 	put := func(path, text string) {

@@ -6,4 +6,5 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
+// TestMain runs the tests in a network namespace of their own.
 func TestMain(m *testing.M) { netnstest.Main(m, "") }

@@ -1,6 +1,9 @@
-// Package softirq meters links that are polled in interrupts: drivers without threads for it, or kernels. The time is
-// exact, by the kernel's tracepoints, and of each link by itself. It contains what the hypervisor took meanwhile: the
-// kernel keeps that by CPU (its steal clock), and leaves it out of the time of tasks alone.
+// Package softirq measures the CPU time of links that no kernel thread polls, because the driver or the kernel has no
+// threads for that (threaded NAPI). Such links are polled in a softirq, after an interrupt of their device. eBPF
+// programs at tracepoints of the kernel measure the time of each link exactly (softirq.bpf.c).
+//
+// The time includes time in which the hypervisor ran something else on the CPU (steal). The kernel counts steal by CPU
+// and subtracts it from the time of tasks only.
 package softirq
 
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -type port -type work -cflags "-O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu" programs softirq.bpf.c
@@ -14,22 +17,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Work is the work that was done so far.
+// Work is what one CPU has done since the Meter was opened: in polls of a link, or in handlers of an interrupt.
 type Work struct {
-	Ns     int64 // time, nanoseconds
-	Times  int64 // polls of a link, or calls of a handler
-	Frames int64 // that polls have taken; 0 of handlers
+	Ns     int64 // CPU time, nanoseconds
+	Times  int64 // number of polls, or of calls of handlers
+	Frames int64 // frames that the polls have taken; 0 for handlers
 }
 
-// Meter meters all links and interrupts of the machine while it is open.
+// Meter counts the work for all links and interrupts of the machine while it is open.
 type Meter struct {
-	objs  programsObjects
-	hooks []link.Link
-	netns uint32
+	objs  programsObjects // the eBPF programs and their maps
+	hooks []link.Link     // the programs' attachments to tracepoints
+	netns uint32          // inode of the network namespace whose links Link finds
 }
 
-// Open begins to meter. Links are those of the calling thread's network namespace. It takes root, or CAP_BPF and
-// CAP_PERFMON, and a kernel with BTF.
+// Open begins to count. Link will find the links of the calling thread's network namespace. Open needs root, or CAP_BPF
+// and CAP_PERFMON, and a kernel with BTF.
 func Open() (_ *Meter, err error) {
 	m := &Meter{}
 	defer func() {
@@ -59,37 +62,39 @@ func Open() (_ *Meter, err error) {
 	return m, nil
 }
 
-// Link is the work of a link's polls in interrupts, by CPU. Polls by threads are not in it.
+// Link returns the work of each CPU in polls of a link in softirqs. ifindex is the index of the link's interface. Polls
+// by threads are not counted.
 func (m *Meter) Link(ifindex int) ([]Work, error) {
 	return read(m.objs.Polled, programsPort{Ifindex: uint32(ifindex), Netns: m.netns})
 }
 
-// Interrupt is the work of an interrupt's handlers, by CPU.
+// Interrupt returns the work of each CPU in the handlers of an interrupt, which is given by its number.
 func (m *Meter) Interrupt(number int) ([]Work, error) { return read(m.objs.Handled, uint32(number)) }
 
-// Sum is the work of all CPUs together.
-func Sum(each []Work) (sum Work) {
-	for _, w := range each {
+// Sum adds up the work of all CPUs.
+func Sum(byCPU []Work) (sum Work) {
+	for _, w := range byCPU {
 		sum.Ns, sum.Times, sum.Frames = sum.Ns+w.Ns, sum.Times+w.Times, sum.Frames+w.Frames
 	}
 	return sum
 }
 
-// read is a map's entry; one that is not there has done nothing.
-func read(of *ebpf.Map, key any) (list []Work, err error) {
-	var each []programsWork
-	if err := of.Lookup(key, &each); errors.Is(err, ebpf.ErrKeyNotExist) {
+// read returns the entry of a map, which has the work of each CPU. It returns nil if the map has no such entry: no work
+// was done then.
+func read(counts *ebpf.Map, key any) (list []Work, err error) {
+	var byCPU []programsWork
+	if err := counts.Lookup(key, &byCPU); errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading what interrupts did: %w", err)
 	}
-	for _, w := range each {
+	for _, w := range byCPU {
 		list = append(list, Work{int64(w.Ns), int64(w.Times), int64(w.Frames)})
 	}
 	return list, nil
 }
 
-// Close ends it. Twice is harmless.
+// Close detaches the programs and frees the counts. It may be called twice.
 func (m *Meter) Close() {
 	for _, h := range m.hooks {
 		h.Close()

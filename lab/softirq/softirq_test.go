@@ -8,13 +8,13 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// TestLink: polls in interrupts are counted by link, and what a thread polls is not.
+// TestLink: the frames that a link's polls in softirqs take are counted. Polls by a thread are not.
 func TestLink(t *testing.T) {
 	here, there := netnstest.NewSpace(t), netnstest.NewSpace(t)
 	here.Run(t, `ip link add sqhere type veth peer name sqthere netns $there
 ethtool -K sqhere gro on >/dev/null; ip addr add 10.9.3.1/24 dev sqhere; ip link set sqhere up`,
 		fmt.Sprintf("there=%d", there.TID()))
-	// What a link with segmentation sends, the other end takes without a poll of its own.
+	// TSO is off, because frames of a veth with TSO reach its other end without a poll.
 	there.Run(t, "ethtool -K sqthere tso off >/dev/null; ip addr add 10.9.3.2/24 dev sqthere; ip link set sqthere up")
 	var m *Meter
 	var index int

@@ -191,13 +191,19 @@ func besideStudy(cell result.Cell) result.Cell {
 		return cell
 	}
 	if v.Text != studyFamily {
-		cell = cell.With(result.DUT, cell.Text(result.DUT)+", "+analysis.Family.Say(v))
+		cell = cell.With(result.DUT, cell.Text(result.DUT)+beforeFamily+analysis.Family.Say(v))
 	}
 	return cell.Without(result.Family)
 }
 
 // studyFamily is the family of the studies' clients.
 const studyFamily = "4"
+
+// beforeFamily stands between a device and its family (besideStudy). No device has it in its name.
+const beforeFamily = ", "
+
+// isRouter reports whether a device of besideStudy is the router of that name, with clients of any family.
+func isRouter(dut, name string) bool { return dut == name || strings.HasPrefix(dut, name+beforeFamily) }
 
 // holds reports whether a course has the sweep's fixed dimensions, without some of them. In a free sweep the course may
 // lack any of them except Held, because devices have no dimension for what does not concern them.

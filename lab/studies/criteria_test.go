@@ -1,3 +1,6 @@
+// A test that a study's printed figures, taken for a run that was measured without noise, give the findings that the
+// study states. A measuredCourse has what the study prints of a router, by level (course.go).
+
 package studies
 
 import (
@@ -19,8 +22,7 @@ func TestCriteriaOnPublishedValues(t *testing.T) {
 	for _, s := range study1.Sweeps {
 		runs = append(runs, asMeasured(s))
 	}
-	// Nor do its tables have what its text says of the clients beyond 10 together: it
-	// goes from step to step.
+	// The text calls the whole rise beyond 10 clients negligible. The tables say so only of each step.
 	contradicted := []string{
 		"largest-step-1-to-10-clients/gateway-nfqueue", "negligible-beyond-10-clients/clean",
 		"negligible-beyond-10-clients/coovachilli", "negligible-beyond-10-clients/gateway-nfqueue",
@@ -36,7 +38,7 @@ func TestCriteriaOnPublishedValues(t *testing.T) {
 			t.Errorf("%s: holds %v, want %v: %s", f.ID, *f.Holds, want, f.Here)
 		}
 	}
-	// Two claims on portals and six on all routers, and two on the pair.
+	// Two claims on portals and six on all routers, and two on the pair that is compared.
 	if want := 2*2 + 6*3 + 2; judged != want {
 		t.Errorf("%d findings, want %d", judged, want)
 	}
@@ -45,15 +47,15 @@ func TestCriteriaOnPublishedValues(t *testing.T) {
 // asMeasured is the summary of a run that measured just what the study prints.
 func asMeasured(sw *Sweep) analysis.Summary {
 	s := analysis.Summary{Experiment: sw.Run, Mode: result.ModeDuet, Delta: 0.05}
-	published := map[string]measuredCourse{}
+	courses := map[string]measuredCourse{}
 	for _, r := range sw.published(study1.Scenarios).Routers {
-		published[r.Published] = r.published
+		courses[r.Published] = r.published
 	}
 	cpu := func(sc Scenario, level float64) float64 {
-		return float64(published[sc.Published].estimate(normalised, level).Mean)
+		return float64(courses[sc.Published].estimate(normalised, level).Mean)
 	}
 	for _, sc := range study1.Scenarios {
-		c := published[sc.Published]
+		c := courses[sc.Published]
 		setting := sw.Fixed.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)
 		sweep := analysis.Sweep{Cell: setting.With(result.DUT, sc.DUT), Along: sw.Along}
 		for i, level := range c.levels {
@@ -88,7 +90,7 @@ func asMeasured(sw *Sweep) analysis.Summary {
 		q := analysis.Quotient{
 			DUT: a.DUT, Over: b.DUT, Cell: sw.Fixed.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)}
 		apart := func(level float64) float64 { return math.Abs(math.Log(cpu(a, level) / cpu(b, level))) }
-		levels := published[a.Published].levels
+		levels := courses[a.Published].levels
 		for _, level := range levels {
 			q.Levels = append(q.Levels, analysis.QuotientLevel{
 				Clients: int(level), Ratio: withoutNoise(cpu(a, level) / cpu(b, level)),

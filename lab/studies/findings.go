@@ -117,11 +117,11 @@ func (b studyInRuns) subjects(c Claim) []subject {
 		}
 	}
 	slices.Sort(others)
-	for i, dut := range append(ofStudy, slices.Compact(others)...) {
+	for _, dut := range append(ofStudy, slices.Compact(others)...) {
 		if c.Only != nil && !slices.Contains(c.Only, dut) {
 			continue
 		}
-		if measured(dut) && (i > 0 || c.Subjects == routers) {
+		if measured(dut) && (!isRouter(dut, ofStudy[0]) || c.Subjects == routers) {
 			out = append(out, subject{id: dut, name: dut})
 		}
 	}

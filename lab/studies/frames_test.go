@@ -1,3 +1,7 @@
+// Tests of a claim about a metric and dimension of its own. simulate makes a run from a description and a course
+// (measuredCourse), which says how much dearer a bit is in a cell than proportional; bandwidth and clients are such
+// runs over loads and over numbers of clients (simulated_test.go).
+
 package studies
 
 import (

@@ -1,3 +1,7 @@
+// Tests of study 4, of tunnels. simulate makes a run from a description and a course (measuredCourse), which says how
+// much dearer a bit is in a cell than proportional; bandwidth and clients are such runs over loads and over numbers of
+// clients (simulated_test.go).
+
 package studies_test
 
 import (

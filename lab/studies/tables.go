@@ -47,7 +47,7 @@ func (x repetition) table(f TableForm, number, caption string, groups [][]router
 	for _, routers := range groups {
 		for _, form := range f.Columns {
 			for _, r := range routers {
-				if form.Metric.Change != "" && r.DUT == x.Routers[0].DUT {
+				if form.Metric.Change != "" && isRouter(r.DUT, x.Routers[0].DUT) {
 					continue
 				}
 				c := Column{strings.Replace(form.Name, "%s", r.Heading, 1), form.Unit, form.PublishedUnit,

@@ -1,3 +1,7 @@
+// Tests of the tables of studies. simulate makes a run from a description and a course (measuredCourse), which says how
+// much dearer a bit is in a cell than proportional; bandwidth and clients are such runs over loads and over numbers of
+// clients (simulated_test.go).
+
 package studies_test
 
 import (
@@ -7,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
@@ -112,6 +118,42 @@ func TestComparisonTable(t *testing.T) {
 	if chilliColumn := tb.Columns[2]; chilliColumn.Run != "portal-bandwidth" || chilliColumn.DUT != "coovachilli" ||
 		chilliColumn.Unit == chilliColumn.PublishedUnit {
 		t.Errorf("column %+v", chilliColumn)
+	}
+}
+
+// TestTablesByFamily: a study's table has a run's devices by IPv4 in its own columns, and by IPv6 in further ones, each
+// over the clean router of its family. The clean router by IPv6 is no portal that claims are about.
+func TestTablesByFamily(t *testing.T) {
+	var run result.Run
+	for family, ratio := range map[string]float64{"4": 5, "6": 3} {
+		one := analysistest.Run(bandwidthSpec(portal("coovachilli", ratio)))
+		for _, trial := range one.Trials {
+			trial.Cell = trial.Cell.With(result.Family, family)
+			run.Trials = append(run.Trials, trial)
+		}
+		run.Environment = one.Environment
+	}
+	run.Environment.Experiment = "portal-bandwidth"
+	out := study1Outcome(measure.Summarise(run, analysis.Options{}))
+	tb := table(t, out.Tables, "table-5.1")
+	checkNear(t, "increase by IPv4", tableValue(t, tb, 200, "Chilli Incr.").Here.Mean, 400, 15)
+	checkNear(t, "increase by IPv6", tableValue(t, tb, 200, "coovachilli, IPv6 Incr.").Here.Mean, 200, 10)
+	for _, c := range tb.Columns {
+		if c.Name == "clean, IPv6 Incr." {
+			t.Error("the clean router has an increase over itself")
+		}
+	}
+	if v := tableValue(t, tb, 200, "CPU clean, IPv6"); !v.Here.Mean.Known() {
+		t.Errorf("the clean router by IPv6: %+v", v)
+	}
+	const claim = "portals-double-cpu-at-any-bandwidth/"
+	if f := findingByID(t, out.Findings, claim+"coovachilli, IPv6"); f.Holds == nil || !*f.Holds {
+		t.Errorf("%+v", f)
+	}
+	for _, f := range out.Findings {
+		if f.ID == claim+"clean, IPv6" {
+			t.Errorf("the clean router is judged as a portal: %+v", f)
+		}
 	}
 }
 

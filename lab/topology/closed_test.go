@@ -1,3 +1,5 @@
+// A test of labs around a router whose addresses are given (closed).
+
 package topology
 
 import (

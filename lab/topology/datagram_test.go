@@ -1,3 +1,6 @@
+// Tests of UDP loads. build makes a lab of network namespaces on this machine, and withClients gives it clients
+// (lab_test.go); withPersonas makes a lab whose clients are personas (persona_test.go).
+
 package topology_test
 
 import (
@@ -13,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// TestDatagramsOfEveryClient has clients of both kinds send and receive UDP, single
-// packets at the router, and every stream carry something.
+// TestDatagramsOfEveryClient: clients of both kinds send and receive UDP. The router sees single packets, and every
+// stream carries something.
 func TestDatagramsOfEveryClient(t *testing.T) {
 	many, _ := withPersonas(t, 300)
 	few := build(t, topology.Spec{})

@@ -1,3 +1,6 @@
+// Tests that a router's CPU time is counted with all processes that it starts. build makes a lab of network namespaces
+// on this machine (lab_test.go).
+
 package topology_test
 
 import (

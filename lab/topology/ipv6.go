@@ -10,8 +10,10 @@ import (
 // Study 1's and study 4's addresses in IPv6, with the same last groups, in the networks for documentation (RFC 3849).
 // The clients' network is a /64, as SLAAC needs it.
 var (
-	lan6        = netip.MustParsePrefix("2001:db8:137::/64")
-	routerLAN6  = netip.MustParsePrefix("2001:db8:137::254/64")
+	lan6       = netip.MustParsePrefix("2001:db8:137::/64")
+	routerLAN6 = netip.MustParsePrefix("2001:db8:137::254/64")
+	// sessions6 is the network of which clients of PPPoE sessions have a /64 each. It lies behind the router.
+	sessions6   = netip.MustParsePrefix("2001:db8:1370::/44")
 	clientHost6 = netip.MustParsePrefix("2001:db8:137::253/64") // further client hosts count down from it
 	routerWAN6  = netip.MustParsePrefix("2001:db8:89::99/64")
 	serverAddr6 = netip.MustParsePrefix("2001:db8:89::1/64")
@@ -42,6 +44,7 @@ func (p Spec) routes(v4 []agent.Route, v6 ...agent.Route) []agent.Route {
 func (p Spec) addIPv6(a *Addressing) {
 	if p.Family.Has6() {
 		a.LAN6, a.Gateway6, a.RouterWAN6, a.ServerIP6 = lan6, routerLAN6.Addr(), routerWAN6.Addr(), serverAddr6.Addr()
+		a.Sessions6 = sessions6
 	}
 }
 

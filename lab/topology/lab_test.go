@@ -1,3 +1,6 @@
+// Tests of whole labs. build makes the lab of a Spec, of network namespaces on this machine, and buildTopology that of
+// a topology; withClients gives it clients that are ready to send; send offers a load for a time.
+
 package topology_test
 
 import (
@@ -24,11 +27,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// build makes the lab of a Spec with clients, a router and a server.
 func build(t *testing.T, spec topology.Spec) *topology.Lab {
 	t.Helper()
 	return buildTopology(t, topology.Portal(spec), "a")
 }
 
+// buildTopology makes a lab on this machine, and removes it after the test.
 func buildTopology(t *testing.T, described topology.Topology, name string) *topology.Lab {
 	t.Helper()
 	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
@@ -63,7 +68,7 @@ func withClients(t *testing.T, lab *topology.Lab, kind string, n int) []client.A
 	return lease(t, host)
 }
 
-// lease has all clients of a host lease, at once.
+// lease leases addresses for all clients of a host at once.
 func lease(t *testing.T, h *backend.Host) []client.Address {
 	t.Helper()
 	leased, err := h.Lease(t.Context(), client.Pace{})
@@ -185,6 +190,7 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 	}
 }
 
+// fileOf returns the contents of a file as a host sees it.
 func fileOf(t *testing.T, h *backend.Host, path string) string {
 	t.Helper()
 	out, err := h.Run(t.Context(), agent.Command{Argv: []string{"cat", path}})

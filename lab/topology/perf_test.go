@@ -1,3 +1,6 @@
+// Tests that the CPU time that a meter reads agrees with what perf records. build makes a lab of network namespaces on
+// this machine, withClients gives it clients, and send offers a load for a time (lab_test.go).
+
 package topology_test
 
 import (
@@ -160,8 +163,8 @@ func onCPU(t *testing.T, records io.Reader, from, to int64) turnsByThread {
 	return seen
 }
 
-// TestSwitchRecordsOfAnyUptime holds that perf's records are read however long the machine
-// has been up: perf pads the seconds to five characters.
+// TestSwitchRecordsOfAnyUptime: perf's records are read however long the machine has been up. perf pads the seconds to
+// five characters.
 func TestSwitchRecordsOfAnyUptime(t *testing.T) {
 	printed, err := os.ReadFile("testdata/perf-switches.txt") // real, 1,088 seconds after the machine's start
 	if err != nil {

@@ -1,3 +1,7 @@
+// Tests of personas: clients that share one network namespace, each with a hardware address and a lease of its own.
+// build makes a lab of network namespaces on this machine, lease leases addresses for all clients of a host, and
+// sendUntil offers a load until the meter shows enough (lab_test.go).
+
 package topology_test
 
 import (
@@ -116,7 +120,7 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 	comeBack(t, host, addrs)
 }
 
-// everyStreamCarries has all clients send and receive until each has done both.
+// everyStreamCarries makes all clients send and receive until each has done both.
 func everyStreamCarries(t *testing.T, lab *topology.Lab, load agent.Traffic) {
 	t.Helper()
 	ctx, host := t.Context(), lab.Clients[0]
@@ -146,7 +150,7 @@ func everyStreamCarries(t *testing.T, lab *topology.Lab, load agent.Traffic) {
 	}
 }
 
-// comeBack has clients with static addresses leave, twice, and come again.
+// comeBack makes clients with static addresses leave, twice, and come again.
 func comeBack(t *testing.T, host *backend.Host, had []client.Address) {
 	t.Helper()
 	for range 2 {

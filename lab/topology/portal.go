@@ -44,7 +44,8 @@ func Portal(p Spec) Topology {
 	if t.LAN != DefaultLAN {
 		toClients = append(toClients, agent.Route{To: t.LAN, Via: routerWAN.Addr()})
 	}
-	toClients = p.routes(toClients, agent.Route{To: lan6, Via: routerWAN6.Addr()})
+	toClients = p.routes(toClients, agent.Route{To: lan6, Via: routerWAN6.Addr()},
+		agent.Route{To: sessions6, Via: routerWAN6.Addr()})
 	t.Nodes = []Node{
 		{Name: "router", Metered: true, Sysctls: with(p.routerSysctls(), queuesFor(p.Clients)),
 			Routes: p.routes([]agent.Route{{Via: serverAddr.Addr()}}, agent.Route{Via: serverAddr6.Addr()})},

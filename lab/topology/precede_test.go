@@ -1,3 +1,6 @@
+// Tests that the lab's threads go before other programs of the machine when CPUs are scarce. build makes a lab of
+// network namespaces on this machine (lab_test.go).
+
 package topology_test
 
 import (
@@ -73,7 +76,7 @@ func sleeping(t *testing.T, seconds string) (found []int) {
 	return found
 }
 
-// wantFirst holds a process and the group of its session against nice -20.
+// wantFirst requires that a process and its session's group have nice -20.
 func wantFirst(t *testing.T, what string, pid int) {
 	t.Helper()
 	if nice := niceOf(t, pid); nice != -20 {

@@ -1,3 +1,6 @@
+// Tests of links with a limited rate. buildTopology makes a lab of network namespaces on this machine, and withClients
+// gives it clients (lab_test.go).
+
 package topology_test
 
 import (

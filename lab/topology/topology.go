@@ -55,6 +55,8 @@ type Addressing struct {
 	LAN6                            netip.Prefix
 	Gateway6, RouterWAN6, ServerIP6 netip.Addr
 	Outer6                          [2]netip.Addr
+	// Sessions6 is the network behind the router of which clients of PPPoE sessions have a /64 each.
+	Sessions6 netip.Prefix
 	// FirstLease and LastLease are what the lab's own DHCP server gives; invalid
 	// when LAN is the device's to lease.
 	FirstLease, LastLease netip.Addr

@@ -1,3 +1,6 @@
+// Tests of which hosts and links a topology has. build makes the lab of a Spec, of network namespaces on this machine,
+// and lease leases addresses for all clients of a host (lab_test.go).
+
 package topology_test
 
 import (
@@ -26,8 +29,8 @@ func ping(t *testing.T, from *backend.Host, client int, to netip.Addr) string {
 	return ttl
 }
 
-// TestTwoClientHostsShareTheRoutersLink is study 1's future work (7.2): the
-// clients on two machines. They must not meet anywhere but at the router.
+// TestTwoClientHostsShareTheRoutersLink: clients are on two machines, as study 1 proposes for future work (7.2).
+// Packets between them go through the router only.
 func TestTwoClientHostsShareTheRoutersLink(t *testing.T) {
 	lab := build(t, topology.Spec{ClientHosts: 2})
 	if len(lab.Clients) != 2 || len(lab.Host("router").Ifs) != 2 {
@@ -85,7 +88,7 @@ func TestBuildRefusesWhatIsNoLab(t *testing.T) {
 	}
 }
 
-// TestSizeCountsEveryHost: what a lab takes follows its topology.
+// TestSizeCountsEveryHost: the size of a lab depends on its topology.
 func TestSizeCountsEveryHost(t *testing.T) {
 	for hosts, want := range map[int]topology.Size{1: {Hosts: 3, Neighbours: 3}, 3: {Hosts: 6, Neighbours: 5}} {
 		if got := topology.Portal(topology.Spec{ClientHosts: hosts}).Size(); got != want {

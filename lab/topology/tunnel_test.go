@@ -1,3 +1,7 @@
+// Tests of the topology "tunnel": clients (pc1), two gateways (gw1, gw2) with a link between them, and a server (pc2).
+// buildTopology makes a lab of network namespaces on this machine, withClients gives it clients (lab_test.go), and ping
+// returns the time to live of the answers (topology_test.go).
+
 package topology_test
 
 import (

@@ -1,3 +1,6 @@
+// Tests of the priority of threads that poll links. build makes a lab of network namespaces on this machine
+// (lab_test.go).
+
 package topology_test
 
 import (

@@ -9,37 +9,41 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// audit holds a run's books against its schedule from the first burst to the last.
-// Nothing of it depends on how busy the machine is, so nothing of it is measured
-// again when it does not come out:
+// A pacer sends bursts of all streams by a schedule. Bytes of the schedule that are not sent are either owed by a
+// socket that was full and will send them later (debt), or given up (shortfall). An audit compares these counts with
+// the schedule while a run goes on.
+
+// audit checks a run's counts against its schedule, from the first burst to the last. None of its rules depends on how
+// busy the machine is, so a test never measures again when one of them is broken:
 //
-//   - what was sent and what was given up never run ahead of the schedule,
-//   - and stay behind it only by what sockets owe and by how late the thread was;
-//   - when the pacer has stopped they are the schedule, to the byte;
-//   - lateness beyond the catch-up was given up;
-//   - no more arrives than was sent, and no connection comes or goes.
+//   - the bytes sent and given up are never more than the schedule has;
+//   - they are less only by the bytes that sockets owe, and by the lateness of the sending thread;
+//   - when the pacer has stopped, sent, given up and owed bytes are exactly those of the schedule;
+//   - bursts that are later than the pacer may catch up were given up;
+//   - no more bytes arrive than were sent, and no connection comes or goes.
 type audit struct {
-	pacer             *pacer
-	sender            *run
-	receiver          *run // nil where another process has it
-	streams           int
-	broken            int     // connections that were to break, at each end
-	interval, maxSeen float64 // ns from burst to burst; bytes all sockets may owe
-	dueBytes          []checkpoint
-	stopping          float64 // bytes of the schedule that were due at the last reading
+	pacer    *pacer
+	sender   *run
+	receiver *run // nil if it is in another process
+	streams  int
+	broken   int          // connections that the test breaks, at each end
+	interval float64      // from one burst to the next, ns
+	maxDebt  float64      // bytes that all sockets together may owe
+	readings []checkpoint // readings that are not judged yet
+	stopping float64      // bytes of the schedule that were due at the last judged reading
 }
 
-// checkpoint waits for the sender's next bursts: their lateness says how far behind it may have
-// been, and what was on its way into the kernel is counted then.
+// checkpoint is one reading of the counts. It is judged after the sender's next bursts: their lateness says how far the
+// sender may have been behind its schedule at the reading.
 type checkpoint struct {
 	at      time.Time
-	bursts  int64
-	account float64
-	arrived int64
+	bursts  int64   // bursts sent so far
+	account float64 // bytes sent or given up
+	arrived int64   // bytes received
 }
 
-// newAudit begins to look at a run once its schedule has begun and all connections
-// are counted. far is nil where the other end is another process.
+// newAudit begins to look at a run once its schedule has begun and all connections are counted. g is the client's end
+// and far the server's; far is nil if that is in another process.
 func newAudit(t *testing.T, g *Generator, far *Server) *audit {
 	t.Helper()
 	a := &audit{pacer: g.pacer, sender: g.run}
@@ -58,44 +62,48 @@ func newAudit(t *testing.T, g *Generator, far *Server) *audit {
 	return a
 }
 
+// begin waits until the schedule has begun and all streams are open, and computes the limits from the configuration.
 func (a *audit) begin(t *testing.T) {
 	t.Helper()
 	cfg := a.sender.cfg
 	a.streams = cfg.Streams
 	a.interval = float64(8*cfg.MSS*cfg.BurstSegments) / cfg.RateBps * 1e9
-	a.maxSeen = float64(cfg.Streams * debtBursts * a.burst())
+	a.maxDebt = float64(cfg.Streams * debtBursts * a.burst())
 	labtest.Await(t, "all streams, and the schedule's begin", func() bool {
 		return a.sender.open.Load() && a.counted(a.sender).Streams == a.streams &&
 			(a.receiver == nil || a.counted(a.receiver).Streams == a.streams)
 	})
 }
 
+// burst is the length of a burst, bytes.
 func (a *audit) burst() int { return a.sender.cfg.MSS * a.sender.cfg.BurstSegments }
 
+// counted reads the counts of one end.
 func (a *audit) counted(r *run) counts {
 	var s Stats
 	r.addToStats(&s)
 	return r.counts(s)
 }
 
-// watchFor looks at the books again and again for as long.
+// watchFor reads and judges the counts every 20 ms for the time d.
 func (a *audit) watchFor(t *testing.T, d time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		a.readBooks(t)
+		a.read(t)
 	}
-	a.readBooks(t)
+	a.read(t)
 }
 
-// account is what of the schedule is sent or given up, bytes.
+// account is the part of the schedule that was sent or given up, bytes.
 func account(s counts) float64 { return float64(s.SentBytes - s.PrimedBytes + s.ShortfallBytes) }
 
-// schedule is what was to be sent until then, bytes.
+// schedule is the part of the schedule that is due until an instant, bytes.
 func (a *audit) schedule(instant time.Time) float64 {
 	return float64(instant.Sub(a.pacer.scheduleStart)) / a.interval * float64(a.burst())
 }
 
-func (a *audit) readBooks(t *testing.T) {
+// read reads both ends' counts, and judges this reading and earlier ones as far as possible.
+func (a *audit) read(t *testing.T) {
 	t.Helper()
 	var got counts
 	if a.receiver != nil {
@@ -113,19 +121,19 @@ func (a *audit) readBooks(t *testing.T) {
 			got.Broken, a.broken)
 	}
 	a.judgeReadings(t, s)
-	a.dueBytes = append(a.dueBytes, checkpoint{before, s.Bursts, account(s), got.ReceivedBytes})
+	a.readings = append(a.readings, checkpoint{before, s.Bursts, account(s), got.ReceivedBytes})
 }
 
-// judgeReadings judges the readings since which the sender has tried two bursts: the first may
-// have been under way already.
+// judgeReadings judges the readings since which the sender has sent two bursts: the first of them may have been under
+// way at the reading.
 func (a *audit) judgeReadings(t *testing.T, s counts) {
 	t.Helper()
-	for len(a.dueBytes) > 0 && s.Bursts >= a.dueBytes[0].bursts+2 {
-		r := a.dueBytes[0]
-		a.dueBytes = a.dueBytes[1:]
+	for len(a.readings) > 0 && s.Bursts >= a.readings[0].bursts+2 {
+		r := a.readings[0]
+		a.readings = a.readings[1:]
 		late := float64(s.MaxLatenessNs)/a.interval*float64(a.burst()) + 2*float64(a.burst())
 		a.stopping = a.schedule(r.at) - late
-		if least := a.stopping - a.maxSeen; r.account < least {
+		if least := a.stopping - a.maxDebt; r.account < least {
 			t.Errorf("%s after the begin sent and given up are %.0f bytes behind the schedule, more than lateness and debts "+
 				"explain: %s",
 				r.at.Sub(a.pacer.scheduleStart), least-r.account, describe(s))
@@ -136,14 +144,14 @@ func (a *audit) judgeReadings(t *testing.T, s counts) {
 	}
 }
 
-// close ends the run and balances the books: of what was due, each byte was sent, was given
-// up, or is owed by a socket.
+// close ends the run by calling end, and checks its last counts: each byte that was due was sent, was given up, or is
+// owed by a socket.
 func (a *audit) close(t *testing.T, end func()) {
 	t.Helper()
-	a.readBooks(t)
+	a.read(t)
 	labtest.Await(t, "the bursts after the last reading", func() bool {
 		a.judgeReadings(t, a.counted(a.sender))
-		return len(a.dueBytes) == 0
+		return len(a.readings) == 0
 	})
 	end()
 	labtest.Await(t, "the sender's end", func() bool {
@@ -176,8 +184,8 @@ func (a *audit) close(t *testing.T, end func()) {
 	}
 }
 
-// TestPacerWithFullSockets has a kernel that takes bursts in part or not at all, and keeps the thread for
-// longer than it may make up for: what a busy machine does at times, done each time.
+// TestPacerWithFullSockets: the function that sends takes bursts in part or not at all, and at times keeps the thread
+// for longer than the pacer may catch up. A busy machine does the same at times.
 func TestPacerWithFullSockets(t *testing.T) {
 	cfg, err := Config{Streams: 3, RateBps: 1e9, UDP: true}.withDefaults()
 	if err != nil {
@@ -202,9 +210,9 @@ func TestPacerWithFullSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	books := &audit{pacer: p, sender: r}
-	books.begin(t)
-	books.watchFor(t, time.Second)
-	labtest.Await(t, "something given up", func() bool { return r.shortfall.Load() > 0 })
-	books.close(t, func() { p.Close() })
+	a := &audit{pacer: p, sender: r}
+	a.begin(t)
+	a.watchFor(t, time.Second)
+	labtest.Await(t, "bytes given up", func() bool { return r.shortfall.Load() > 0 })
+	a.close(t, func() { p.Close() })
 }

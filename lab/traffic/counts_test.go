@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// counts are a side's Stats and what only tests look at.
+// counts are the Stats of one end of a run, and further counts that only tests read.
 type counts struct {
 	Stats
 	AtNs           int64 // when the counters were read
 	Streams        int   // accepted so far
 	SentBytes      int64 // payload the kernel took from this side
 	PrimedBytes    int64 // part of SentBytes from before the schedule began
-	ShortfallBytes int64
-	MaxLatenessNs  int64
+	ShortfallBytes int64 // payload of the schedule that was given up
+	MaxLatenessNs  int64 // longest time by which a burst left late
 	CPUNs          int64 // on-CPU time of the side's threads together
 }
 
+// counts adds the further counts of a run to its Stats.
 func (r *run) counts(s Stats) counts {
 	c := counts{
 		Stats: s, AtNs: time.Now().UnixNano(), Streams: int(r.accepted.Load()), PrimedBytes: r.primed.Load(),
@@ -35,7 +36,7 @@ func (r *run) counts(s Stats) counts {
 
 func (g *Generator) counts() counts { return g.run.counts(g.Stats()) }
 
-// counts are those of the n runs that came last.
+// counts returns the counts of the last n runs.
 func (s *Server) counts(n int) (list []counts) {
 	all := s.Stats(n)
 	s.mu.Lock()
@@ -46,7 +47,7 @@ func (s *Server) counts(n int) (list []counts) {
 	return list
 }
 
-// countsOf are those of one run, with its threads.
+// countsOf returns the counts of one run, with its threads.
 func (s *Server) countsOf(id RunID) counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,6 +70,7 @@ func rate(a, b counts) float64 {
 	return float64(bytes) * 8 / (float64(b.AtNs-a.AtNs) / 1e9)
 }
 
+// describe formats counts for messages of tests.
 func describe(s counts) string {
 	return fmt.Sprintf("streams %d sent %d received %d bursts %d shortfall %d late %d µs broken %d (%s) cpu %d ms",
 		s.Streams, s.SentBytes, s.ReceivedBytes, s.Bursts, s.ShortfallBytes, s.MaxLatenessNs/1000,

@@ -18,9 +18,9 @@ const (
 const (
 	kindHello  = 'H' // to the server: header of a TCP stream, sent again until it is answered
 	kindAnswer = 'A' // to the client: number is the server's answer, as for TCP
-	kindData   = 'D' // either way: number is its place in the stream, from 0
-	kindAlive  = 'L' // to the server every aliveEvery, from each stream in turn; the server returns it
-	kindEnd    = 'E' // to the server: the load is over; to the client: it is over, or unknown to the server
+	kindData   = 'D' // in either direction: number is the datagram's place in the stream, from 0
+	kindAlive  = 'L' // to the server every aliveEvery, from one stream after the other; the server sends it back
+	kindEnd    = 'E' // to the server: the run is over; to the client: the run is over, or unknown to the server
 )
 
 // head is the beginning of a datagram.
@@ -62,7 +62,7 @@ func (h header) hello() []byte {
 	return append(b, h.encode()...)
 }
 
-// arrived counts a datagram of data of n bytes. Only one thread calls it.
+// arrived counts a datagram of kindData with n bytes. Only one thread calls it.
 func (st *stream) arrived(number int64, n int) {
 	st.bytes.Add(int64(n))
 	st.datagrams.Add(1)
@@ -73,19 +73,18 @@ func (st *stream) arrived(number int64, n int) {
 	}
 }
 
-// Datagrams are counts of UDP's datagrams: Sent by the end that sends, all others by the
-// end that receives.
+// Datagrams are counts of UDP datagrams. The sending end counts Sent, and the receiving end the others.
 type Datagrams struct {
 	Sent     int64 `json:"sent"`
 	Received int64 `json:"received"`
-	// Lost are numbers missing below the highest received number of their stream: a datagram
-	// that is overtaken counts as lost until it arrives, and one that comes twice hides one.
+	// Lost is how many numbers are missing below the highest received number of their stream. A datagram that another one
+	// has overtaken counts as lost until it arrives. A datagram that arrives twice hides a lost one.
 	Lost int64 `json:"lost"`
-	// Reordered came after a higher number of their stream, or twice.
+	// Reordered is the number of datagrams that arrived after one with a higher number of their stream, or twice.
 	Reordered int64 `json:"reordered"`
 }
 
-// Add is the sum of both.
+// Add returns the sum of two counts.
 func (d Datagrams) Add(o Datagrams) Datagrams {
 	return Datagrams{d.Sent + o.Sent, d.Received + o.Received, d.Lost + o.Lost, d.Reordered + o.Reordered}
 }
@@ -95,13 +94,13 @@ func (d Datagrams) Sub(o Datagrams) Datagrams {
 	return d.Add(Datagrams{-o.Sent, -o.Received, -o.Lost, -o.Reordered})
 }
 
-// datagramCounts are the datagrams of the stream on this side.
+// datagramCounts returns the stream's counts at this end, which sends or receives its datagrams.
 func (st *stream) datagramCounts(sends bool) Datagrams {
 	if sends {
 		return Datagrams{Sent: st.next.Load()}
 	}
-	// The number is read first: a datagram that arrives in between then counts as received
-	// too early, and never as lost.
+	// The next number is read before the count. A datagram that arrives between the two reads is then in the count only,
+	// and never looks lost.
 	next := st.next.Load()
 	came := st.datagrams.Load()
 	return Datagrams{Received: came, Lost: max(0, next-came), Reordered: st.reordered.Load()}

@@ -14,6 +14,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// The tests of this file send UDP datagrams from a generator in one network namespace to a server in another (newPair),
+// or back (result.Down). A datagram has 1472 bytes of payload. near or sent, and far or got, are the counts of both
+// ends: see counts. An audit checks a run against its schedule: see audit.
+
 // serveDatagrams starts a server of UDP in s.
 func (s *namespace) serveDatagrams(t testing.TB, ip netip.Addr) (*Server, netip.AddrPort) {
 	t.Helper()
@@ -21,7 +25,7 @@ func (s *namespace) serveDatagrams(t testing.TB, ip netip.Addr) (*Server, netip.
 	return srv, srv.addr(ip)
 }
 
-// dialDatagrams makes the socket in s, with the options given, and connects it.
+// dialDatagrams returns a function that makes a UDP socket in s, calls options with it, and connects it to addr.
 func (s *namespace) dialDatagrams(addr netip.AddrPort, options ...func(fd int) error) DialFunc {
 	return func(ctx context.Context, _ int) (fd int, err error) {
 		s.Do(func() { fd, err = NewSocket(addr.Addr(), true) })
@@ -35,7 +39,7 @@ func (s *namespace) dialDatagrams(addr netip.AddrPort, options ...func(fd int) e
 	}
 }
 
-// startDatagrams runs a generator in s against addr.
+// startDatagrams starts a generator in s that sends to the server at addr, or receives from it.
 func (s *namespace) startDatagrams(
 	t testing.TB, cfg Config, addr netip.AddrPort, options ...func(fd int) error) *Generator {
 	t.Helper()
@@ -48,6 +52,8 @@ func (s *namespace) startDatagrams(
 	return g
 }
 
+// TestDatagramsShareAndRate: the offered rate is sent, streams carry equal shares, and the kernel cuts each burst into
+// datagrams, which arrive one by one. c.mbps is the rate of all streams together.
 func TestDatagramsShareAndRate(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
@@ -60,14 +66,14 @@ func TestDatagramsShareAndRate(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
 			g := p.client.startDatagrams(t, Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}, addr)
 			labtest.Await(t, "payload", func() bool { _, got := bothCounts(g, srv); return got.Datagrams.Received > 0 })
-			books := newAudit(t, g, srv)
+			check := newAudit(t, g, srv)
 			sent0, got0 := bothCounts(g, srv)
 			sender, receiver := p.client, p.server
 			if c.dir == result.Down {
 				sender, receiver = p.server, p.client
 			}
 			out0, in0 := labtest.Counters(t, sender.Space), labtest.Counters(t, receiver.Space)
-			books.watchFor(t, time.Second)
+			check.watchFor(t, time.Second)
 			sent1, got1 := bothCounts(g, srv)
 			out1, in1 := labtest.Counters(t, sender.Space), labtest.Counters(t, receiver.Space)
 			perBuf := float64(sent1.Datagrams.Sent-sent0.Datagrams.Sent) / float64(
@@ -81,15 +87,15 @@ func TestDatagramsShareAndRate(t *testing.T) {
 				rate(sent0, sent1)/c.mbps/1e6, rate(got0, got1)/c.mbps/1e6, perBuf, perPacket, got1.Datagrams.Lost,
 				float64(sent1.CPUNs-sent0.CPUNs)/1e7, float64(got1.CPUNs-got0.CPUNs)/1e7)
 
-			// Counters of different places are not read at one moment, so there is room; uncut
-			// bursts would have one datagram a buffer, and gathered packets several datagrams.
+			// The counters are not read at the same moment, so the limits are wide. If the kernel did not cut bursts, there
+			// would be one datagram a buffer. If the receiver gathered packets, there would be several datagrams a packet.
 			if perBuf < 30 || perBuf > 60 {
 				t.Errorf("%.1f datagrams a buffer, want 44: the kernel does not cut bursts", perBuf)
 			}
 			if perPacket < 0.7 || perPacket > 1.4 {
 				t.Errorf("%.2f datagrams a packet on the link, want 1", perPacket)
 			}
-			books.close(t, func() { g.Close() })
+			check.close(t, func() { g.Close() })
 			checkArrived(t, g, srv)
 			out, _ := runs(g, srv)
 			checkShares(t, out, 2*44*1472)
@@ -97,9 +103,9 @@ func TestDatagramsShareAndRate(t *testing.T) {
 	}
 }
 
-// checkArrived ends the run and holds both ends' counts against each other. A few may
-// be reordered: what a full ring refuses again, Linux queues behind what it refused before
-// (dev_requeue_skb, net/sched/sch_generic.c).
+// checkArrived ends the run and compares both ends' counts: each sent datagram was received or is lost. A few may be
+// reordered: Linux puts a packet that a full ring refuses twice behind those that it refused before (dev_requeue_skb,
+// net/sched/sch_generic.c).
 func checkArrived(t *testing.T, g *Generator, s *Server) {
 	t.Helper()
 	g.Close()
@@ -112,6 +118,7 @@ func checkArrived(t *testing.T, g *Generator, s *Server) {
 	checkBytes(t, sent, got)
 }
 
+// checkBytes requires 1472 bytes of payload for each datagram, at both ends.
 func checkBytes(t *testing.T, sent, got counts) {
 	t.Helper()
 	if got.ReceivedBytes != 1472*got.Datagrams.Received || sent.SentBytes != 1472*sent.Datagrams.Sent {
@@ -120,7 +127,7 @@ func checkBytes(t *testing.T, sent, got counts) {
 	}
 }
 
-// TestDatagrams10000 has all sockets of 10,000 clients in one process.
+// TestDatagrams10000: one process has the sockets of 10,000 clients.
 func TestDatagrams10000(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
@@ -130,19 +137,20 @@ func TestDatagrams10000(t *testing.T) {
 		t.Logf("%s: said hello in %s", dir, time.Since(began))
 		// A turn of all streams takes 0.9 s.
 		awaitPayload(t, g, srv)
-		books := newAudit(t, g, srv)
-		books.watchFor(t, time.Second)
+		check := newAudit(t, g, srv)
+		check.watchFor(t, time.Second)
 		sent1, got1 := bothCounts(g, srv)
 		t.Logf("%s: sender %s", dir, describe(sent1))
 		t.Logf("%s: receiver %s; lost %d", dir, describe(got1), got1.Datagrams.Lost)
-		books.close(t, func() { g.Close() })
+		check.close(t, func() { g.Close() })
 		checkArrived(t, g, srv)
 	}
 }
 
+// TestArrivalsAreNumbered: lost and reordered datagrams are counted by the numbers of those that arrive.
 func TestArrivalsAreNumbered(t *testing.T) {
 	for _, c := range []struct {
-		came            []int64
+		came            []int64 // numbers of the datagrams, in the order of their arrival
 		lost, reordered int64
 	}{
 		{nil, 0, 0},
@@ -191,8 +199,8 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-// BenchmarkDatagramBurst is what one burst costs the sender, as far as the receiver's
-// socket over a veth: cut by the kernel, or handed to it datagram by datagram.
+// BenchmarkDatagramBurst measures the sender's time for one burst over a veth, up to the receiver's socket. The kernel
+// cuts the burst into datagrams ("cut"), or gets them one by one ("singly").
 func BenchmarkDatagramBurst(b *testing.B) {
 	for name, single := range map[string]bool{"cut": false, "singly": true} {
 		b.Run(name, func(b *testing.B) {

@@ -13,15 +13,16 @@ import (
 
 // Timing by which both ends of a run of datagrams notice each other.
 const (
-	firstHello = 200 * time.Millisecond // until a hello is sent again; then twice as long
-	aliveEvery = 250 * time.Millisecond
-	endEvery   = 50 * time.Millisecond
-	// An end that has received nothing from the other for this long stops.
+	firstHello = 200 * time.Millisecond // until a hello is sent again for the first time; doubled each time
+	aliveEvery = 250 * time.Millisecond // between two messages that the generator still runs
+	endEvery   = 50 * time.Millisecond  // between two messages that the run is over, until the server confirms
+	// datagramPatience is how long an end waits for any datagram of the other before it stops.
 	datagramPatience = 10 * time.Second
-	// Pause after datagrams were taken, to take those that follow back to back together.
+	// gatherPause is the pause after datagrams were read, so that those that follow closely are read together.
 	gatherPause = 500 * time.Microsecond
 )
 
+// errSilent is the error of an end that has not been heard of for datagramPatience.
 var errSilent = errors.New("not heard of")
 
 // introduceUDP sends hellos until the server answers.
@@ -63,11 +64,12 @@ type datagramReceiver struct {
 	run        *run
 	in         *inbox
 	lastHeard  time.Time // when anything last came from the server
-	nextStream int       // stream that speaks next
+	nextStream int       // stream that sends the next message to the server
 	noticed    bool      // the server says that the run is over
 	leaving    bool      // the bell has rung
 }
 
+// startDatagramReceiver starts the receiving thread of a generator's run.
 func startDatagramReceiver(r *run) (*socket.Thread, error) {
 	t, err := r.watchStreams(unix.EPOLLIN)
 	if err != nil {
@@ -121,7 +123,7 @@ func (c *datagramReceiver) take(ready []unix.EpollEvent) (rang bool) {
 	return rang
 }
 
-// takeRest reads what arrived on other streams before the server's end of the run.
+// takeRest reads the datagrams that arrived on any stream before the server ended the run.
 func (c *datagramReceiver) takeRest(events []unix.EpollEvent) {
 	for range len(c.run.streams) { // a server that goes on sending must not keep the thread
 		ready, err := c.Wait(events, 0)
@@ -132,8 +134,8 @@ func (c *datagramReceiver) takeRest(events []unix.EpollEvent) {
 	}
 }
 
-// sendNextNotice has the next open stream tell the server that the run goes on, or that it is
-// over. It reports whether there was one. Where the server is silent, all have ended.
+// sendNextNotice has the next open stream tell the server that the run goes on, or that it is over. It reports whether
+// a stream was open. If the server has been silent for datagramPatience, it ends all streams first.
 func (c *datagramReceiver) sendNextNotice(now time.Time) bool {
 	if now.Sub(c.lastHeard) > datagramPatience {
 		c.failAll(fmt.Errorf("server %w for %s", errSilent, datagramPatience))
@@ -179,6 +181,7 @@ func (c *datagramReceiver) ready(st *stream) {
 	}
 }
 
+// fail ends a stream. After the bell has rung, its error does not count.
 func (c *datagramReceiver) fail(st *stream, err error) {
 	c.Remove(st.fd)
 	if c.leaving {
@@ -187,6 +190,7 @@ func (c *datagramReceiver) fail(st *stream, err error) {
 	c.run.end(st, err)
 }
 
+// failAll ends all streams.
 func (c *datagramReceiver) failAll(err error) {
 	for i := range c.run.streams {
 		c.fail(&c.run.streams[i], err)

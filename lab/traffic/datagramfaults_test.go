@@ -14,8 +14,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// awaitSettled waits until all that was sent has arrived or is known to be lost, and
-// returns both ends' Stats. The sender has stopped.
+// The tests of this file disturb runs of UDP datagrams between a generator and a server in two network namespaces
+// (newPair): packets are lost, an end vanishes, datagrams are too long. A run's ends must count and report that.
+
+// awaitSettled waits until each sent datagram has arrived or is known to be lost, and returns both ends' counts. The
+// sender must have stopped.
 func awaitSettled(t testing.TB, g *Generator, s *Server) (sender, receiver counts) {
 	t.Helper()
 	labtest.Await(t, "the last datagram", func() bool {
@@ -31,7 +34,7 @@ func (s *namespace) nft(t testing.TB, rules string) {
 	s.Run(t, "nft '"+rules+"'")
 }
 
-// TestDatagramsLost drops every tenth datagram of data on its way and has it counted.
+// TestDatagramsLost drops every tenth datagram on its way. The ends count the loss.
 func TestDatagramsLost(t *testing.T) {
 	for _, dir := range []string{result.Up, result.Down} {
 		p := newPair(t)
@@ -45,8 +48,8 @@ func TestDatagramsLost(t *testing.T) {
 		if _, got := bothCounts(g, srv); got.Datagrams.Lost != 0 {
 			t.Errorf("%s: %d lost of %d before any were dropped", dir, got.Datagrams.Lost, got.Datagrams.Received)
 		}
-		// 1500 bytes and longer: not what the ends tell each other. The last one of a
-		// stream is not missed where nothing comes after it, so the rule goes before that.
+		// The rule drops packets of 1500 bytes and more, and so no messages between the ends. It is removed before the last
+		// datagram of a stream: if that one is lost, no later number shows it.
 		receiver.nft(t, "table ip t { chain c { type filter hook input priority 0; meta length >= 1500 numgen inc mod 10 "+
 			"== 3 counter drop; }; }")
 		labtest.Await(t, "losses", func() bool { _, got := bothCounts(g, srv); return got.Datagrams.Lost > 100 })
@@ -63,14 +66,14 @@ func TestDatagramsLost(t *testing.T) {
 	}
 }
 
-// newest is the run that came last.
+// lastRun returns the server's newest run.
 func (a *Server) lastRun() *serverRun {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.runs[len(a.runs)-1]
 }
 
-// TestFirstDatagramsLost has a server that first hears nothing.
+// TestFirstDatagramsLost: the first datagrams do not reach the server.
 func TestFirstDatagramsLost(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
@@ -94,7 +97,7 @@ func TestFirstDatagramsLost(t *testing.T) {
 	awaitPayload(t, g, srv)
 }
 
-// TestDatagramsWithoutPath cuts both ends off from each other: both must stop, and say so.
+// TestDatagramsWithoutPath cuts the path between both ends. Both must stop and say so.
 func TestDatagramsWithoutPath(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	p := newPair(t)
@@ -124,8 +127,7 @@ func TestDatagramsWithoutPath(t *testing.T) {
 	}
 }
 
-// TestDatagramServerGone closes the server's socket, and then has another one that
-// knows of no run.
+// TestDatagramServerGone: when the server closes its socket, all streams break, with an error.
 func TestDatagramServerGone(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{result.Up, result.Down} {
@@ -142,6 +144,8 @@ func TestDatagramServerGone(t *testing.T) {
 	}
 }
 
+// TestDatagramsEnd: a run ends by itself after its time, and both ends stop when its context ends. None of that counts
+// as a broken stream.
 func TestDatagramsEnd(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
@@ -168,8 +172,7 @@ func TestDatagramsEnd(t *testing.T) {
 	}
 }
 
-// TestDatagramsWithoutSegmentation has sockets that the kernel cuts nothing for: those without
-// checksums.
+// TestDatagramsWithoutSegmentation uses sockets without checksums, for which the kernel does not segment.
 func TestDatagramsWithoutSegmentation(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
@@ -189,7 +192,7 @@ func TestDatagramsWithoutSegmentation(t *testing.T) {
 	}
 }
 
-// TestDatagramsTooLong has a link that does not take them: no fragments.
+// TestDatagramsTooLong uses a link with a smaller MTU than the datagrams. They are not sent as fragments.
 func TestDatagramsTooLong(t *testing.T) {
 	p := newPair(t)
 	_, addr := p.server.serveDatagrams(t, labtest.ServerIP)
@@ -201,7 +204,7 @@ func TestDatagramsTooLong(t *testing.T) {
 	}
 }
 
-// TestDatagramsLeaveNothing looks for descriptors and threads that stay.
+// TestDatagramsLeaveNothing: no descriptor and no thread is left after a run.
 func TestDatagramsLeaveNothing(t *testing.T) {
 	p := newPair(t)
 	count := func() int {
@@ -223,6 +226,7 @@ func TestDatagramsLeaveNothing(t *testing.T) {
 	}
 }
 
+// TestServersRefuseTheOtherProtocol: a server of TCP refuses a stream whose header asks for UDP, and the reverse.
 func TestServersRefuseTheOtherProtocol(t *testing.T) {
 	p := newPair(t)
 	_, tcp := p.serve(t)

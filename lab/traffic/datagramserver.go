@@ -17,7 +17,7 @@ type datagramServer struct {
 	fd   int
 	in   *inbox
 	wait *unix.PollFd // for the bell
-	look time.Time    // when runs are next looked at that may be over
+	look time.Time    // when expire is called next
 }
 
 var _ protocol = (*datagramServer)(nil)
@@ -32,12 +32,13 @@ func (s *Server) listenUDP(addr netip.AddrPort) (fd int, err error) {
 	return fd, nil
 }
 
-func (s *datagramServer) patienceMs() int { return 1000 } // only to notice runs whose client has fallen silent
+// patienceMs is how long the server waits for datagrams before it looks for runs whose client is silent.
+func (s *datagramServer) patienceMs() int { return 1000 }
 
 func (s *datagramServer) handle(ready []unix.EpollEvent) {
 	now := time.Now()
 	if len(ready) > 0 && ready[0].Fd == listenID {
-		// An error belongs to one peer, which has gone; the next call goes on behind it.
+		// An error is that of one peer, which has gone. The next call reads the datagrams behind it.
 		_ = s.in.drain(s.fd, func(h head, n int, text []byte, from *peer) { s.take(now, h, n, text, from) })
 		socket.Sleep(s.wait, gatherPause)
 	}
@@ -47,7 +48,7 @@ func (s *datagramServer) handle(ready []unix.EpollEvent) {
 	}
 }
 
-// take handles one datagram. Answers may be lost: a client without one asks again.
+// take handles one datagram. An answer may get lost: the client then sends its hello again.
 func (s *datagramServer) take(now time.Time, h head, n int, text []byte, from *peer) {
 	if h.kind == kindHello {
 		a := refusedHeader

@@ -12,13 +12,12 @@ type Delays struct {
 	Max float64 `json:"max"`
 }
 
-// Worst is the larger of two, figure by figure: where generators share a load, the
-// slowest stands for all.
+// Worst returns the larger of two delays, figure by figure: if several generators share a load, the slowest one counts.
 func (d Delays) Worst(o Delays) Delays {
 	return Delays{max(d.P50, o.P50), max(d.P99, o.P99), max(d.Max, o.Max)}
 }
 
-// delays sums up one step of all streams, which it sorts.
+// delays summarises the times that all streams took for one step. It sorts them.
 func delays(all []time.Duration) Delays {
 	if len(all) == 0 {
 		return Delays{}

@@ -1,3 +1,6 @@
+// Tests of delays of streams. newPair makes two namespaces with a link; a Generator at one end sends a run to a Server
+// at the other; bothCounts returns the counts of both (netns_test.go).
+
 package traffic
 
 import (
@@ -5,6 +8,7 @@ import (
 	"time"
 )
 
+// TestDelays: quantiles of delays, and the worst of two generators' delays.
 func TestDelays(t *testing.T) {
 	all := make([]time.Duration, 101)
 	for i := range all {
@@ -21,6 +25,8 @@ func TestDelays(t *testing.T) {
 	}
 }
 
+// TestStreamsTellHowTheyBegan: a generator reports how long its streams took to connect, and to get the server's first
+// byte.
 func TestStreamsTellHowTheyBegan(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)

@@ -17,6 +17,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// The tests of this file disturb runs of TCP streams between a generator and a server, which are in two network
+// namespaces (newPair) or in two processes (startProcess). An audit checks a run against its schedule: see audit.
+
+// TestServerKilled: when the server's process is killed, all streams of the generator break, with an error.
 func TestServerKilled(t *testing.T) {
 	for _, dir := range []string{result.Up, result.Down} {
 		s := &namespace{netnstest.NewSpace(t)}
@@ -36,7 +40,7 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// TestStreamReset breaks one stream of a run: the others must not notice.
+// TestStreamReset resets one stream of a run. The others go on.
 func TestStreamReset(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
@@ -48,11 +52,11 @@ func TestStreamReset(t *testing.T) {
 			fmt.Sprint(boundPort(g.run.streams[3].fd)))
 		labtest.Await(t, "a broken stream", func() bool { return g.counts().Broken == 1 })
 		var a, b counts
-		books := newAudit(t, g, srv)
-		books.broken = 1
+		check := newAudit(t, g, srv)
+		check.broken = 1
 		untilOnSchedule(t, func() error {
 			a, _ = bothCounts(g, srv)
-			books.watchFor(t, 500*time.Millisecond)
+			check.watchFor(t, 500*time.Millisecond)
 			b, _ = bothCounts(g, srv)
 			if r := rate(a, b) / 2e8; r < 0.7 || r > 0.93 {
 				return fmt.Errorf("%s: seven of eight streams carry %.3f of the rate, want 0.875", dir, r)
@@ -62,15 +66,14 @@ func TestStreamReset(t *testing.T) {
 		if b.ShortfallBytes <= a.ShortfallBytes {
 			t.Errorf("%s: the lost stream's share is not in the shortfall", dir)
 		}
-		books.close(t, func() { g.Close() })
+		check.close(t, func() { g.Close() })
 		if n := g.counts().Broken; n != 1 {
 			t.Errorf("%s: %d streams broken after Close, want 1", dir, n)
 		}
 	}
 }
 
-// TestFullSocket has a peer that never reads: its stream must fall short, and
-// the other not.
+// TestFullSocket: one peer never reads. Its stream falls short, and the other does not.
 func TestFullSocket(t *testing.T) {
 	p := newPair(t)
 	_, addr := p.serve(t)
@@ -96,17 +99,17 @@ func TestFullSocket(t *testing.T) {
 	}
 	defer g.Close()
 	labtest.Await(t, "shortfall", func() bool { return g.counts().ShortfallBytes > 0 })
-	books := newAudit(t, g, nil)
+	check := newAudit(t, g, nil)
 	untilOnSchedule(t, func() error {
 		a, na := g.run.streams[1].bytes.Load(), g.counts().AtNs
-		books.watchFor(t, 500*time.Millisecond)
+		check.watchFor(t, 500*time.Millisecond)
 		got := float64(g.run.streams[1].bytes.Load()-a) * 8 / (float64(g.counts().AtNs-na) / 1e9)
 		if got < 0.7e8 || got > 1.1e8 {
 			return fmt.Errorf("the healthy stream carries %.0f bit/s, want 1e8", got)
 		}
 		return nil
 	})
-	books.close(t, func() { g.Close() })
+	check.close(t, func() { g.Close() })
 	st, burst := g.counts(), int64(g.run.cfg.burstBytes())
 	debt := int64(g.run.streams[0].debt)
 	if st.Broken != 0 || debt != debtBursts*burst || g.run.streams[1].debt != 0 {
@@ -114,6 +117,7 @@ func TestFullSocket(t *testing.T) {
 	}
 }
 
+// TestContextEnds: when the generator's context ends, both ends stop, and no stream counts as broken.
 func TestContextEnds(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
@@ -142,7 +146,8 @@ func (s *Server) ended(id RunID) bool {
 	return r != nil && r.ended
 }
 
-// TestRunsApart has two generators on one server, and many after each other.
+// TestRunsApart: one server serves two generators at the same time, and many one after the other. It keeps their counts
+// apart, and forgets old runs.
 func TestRunsApart(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
@@ -174,6 +179,8 @@ func TestRunsApart(t *testing.T) {
 	}
 }
 
+// TestStartNamesTheClient: if one client cannot connect, the error names it, and the server ends the run that had
+// begun.
 func TestStartNamesTheClient(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
@@ -209,18 +216,18 @@ func TestNoDescriptorOrThreadIsLeft(t *testing.T) {
 		}
 		return len(names)
 	}
-	// Threads of ours carry names of ours; the runtime's own come and go. The process's first
-	// thread never ends: a sender may run on it as on any other, and leave its name there.
+	// The package names its threads gw-…; threads of Go's runtime come and go. The process's first thread never ends: a
+	// sender may run on it as on any other, and its name stays.
 	first := fmt.Sprint(os.Getpid())
-	ours := func(task string) bool {
+	isOurs := func(task string) bool {
 		b, _ := os.ReadFile("/proc/self/task/" + task + "/comm")
 		return strings.HasPrefix(string(b), "gw-")
 	}
-	before := ours(first)
+	before := isOurs(first)
 	threads := func() (n int) {
 		names, _ := os.ReadDir("/proc/self/task")
 		for _, e := range names {
-			if ours(e.Name()) && !(e.Name() == first && before) {
+			if isOurs(e.Name()) && !(e.Name() == first && before) {
 				n++
 			}
 		}
@@ -237,7 +244,7 @@ func TestNoDescriptorOrThreadIsLeft(t *testing.T) {
 	up.Close()
 	srv.Close() // the server first: the other generator's streams break
 	down.Close()
-	before = before || ours(first)
+	before = before || isOurs(first)
 	labtest.Await(t, "no thread left", func() bool { return threads() == 0 })
 	if n := count("fd"); n != fds {
 		t.Errorf("%d descriptors before, %d after", fds, n)
@@ -247,8 +254,8 @@ func TestNoDescriptorOrThreadIsLeft(t *testing.T) {
 	}
 }
 
-// TestServerOutOfDescriptors takes the server's descriptors away: a client must
-// be told at once, and the server must go on afterwards.
+// TestServerOutOfDescriptors: when the server has no descriptor left, it tells clients at once, and goes on when it has
+// one again.
 func TestServerOutOfDescriptors(t *testing.T) {
 	s := &namespace{netnstest.NewSpace(t)}
 	addr := netip.MustParseAddrPort("127.0.0.1:5403")
@@ -270,7 +277,7 @@ func TestServerOutOfDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	// It counts a stream a little after it has accepted it, and sends to none before.
+	// The server counts a stream a little after it has accepted it, and then sends to it.
 	labtest.Await(t, "payload of every stream", func() bool { least, _ := g.run.carried(); return least > 0 })
 	if far := server.finish(t); far.Streams != 60 {
 		t.Errorf("%d streams after the limit was lifted, want 60", far.Streams)
@@ -296,7 +303,8 @@ func TestStreamsIPv6(t *testing.T) {
 	awaitPayload(t, g, srv)
 }
 
-// TestSpareDescriptorIsReopened: without one the server could refuse nobody, for as long as it runs.
+// TestSpareDescriptorIsReopened: the server keeps a spare descriptor. If it has no other, it closes the spare one to
+// accept and refuse a client, and opens it again. refuseOne must also open a spare one that is missing.
 func TestSpareDescriptorIsReopened(t *testing.T) {
 	var srv Server
 	fd, err := srv.listenTCP(netip.MustParseAddrPort("127.0.0.1:0"))
@@ -312,6 +320,6 @@ func TestSpareDescriptorIsReopened(t *testing.T) {
 	}
 	defer s.spare.Close()
 	if s.refuseOne() {
-		t.Error("somebody was refused, and nobody was there")
+		t.Error("a client was refused, and no client was waiting")
 	}
 }

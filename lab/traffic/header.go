@@ -9,14 +9,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// wireHeader opens every stream, client to server, big endian. The server answers one
-// byte: accepted, or why not. Payload follows only then.
+// wireHeader is the first thing that a client sends on every stream, in big-endian order. The server answers with one
+// byte (serverAnswer): accepted, or the reason for refusing. Payload follows after that.
 type wireHeader struct {
 	Magic          [4]byte
 	Version        uint8
 	Down, UDP, Pad uint8 // 0 or 1; Pad is 0
 	ID             RunID
-	Index, Streams uint32 // the stream's index, and how many the run has
+	Index, Streams uint32 // index of the stream, and number of streams of the run
 	RateBps        float64
 	BurstSegments  uint32
 	MSS            uint32 // bytes
@@ -73,8 +73,8 @@ func (h header) encode() []byte {
 	return b
 }
 
-// parseHeader reads a header and checks it as Start checks a Config: what it
-// returns is safe to run. Errors wrap errHeader.
+// parseHeader reads a header and checks it as Start checks a Config, so that a server can run it safely. Errors wrap
+// errHeader.
 func parseHeader(b []byte) (header, error) {
 	var w wireHeader
 	if n, err := binary.Decode(b, binary.BigEndian, &w); err != nil || n != len(b) {

@@ -1,3 +1,6 @@
+// Tests of the header by which a stream names itself. newPair makes two namespaces with a link; a Generator at one end
+// sends a run to a Server at the other; bothCounts returns the counts of both (netns_test.go).
+
 package traffic
 
 import (
@@ -14,6 +17,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
+// A header is the first message of each stream to the server: run, stream, and the run's configuration. The tests of
+// this file change single fields of a good header, and require that it is refused.
+
+// goodHeader returns the header of stream 2 of 3 in a run that the server sends.
 func goodHeader(t testing.TB) header {
 	t.Helper()
 	cfg, err := Config{Streams: 3, RateBps: 1e9, Direction: result.Down}.withDefaults()
@@ -23,6 +30,7 @@ func goodHeader(t testing.TB) header {
 	return header{id: 1<<63 | 16, index: 2, cfg: cfg}
 }
 
+// TestHeaderRoundTrip: a header of TCP or UDP is read as it was written.
 func TestHeaderRoundTrip(t *testing.T) {
 	datagrams := goodHeader(t)
 	datagrams.cfg.UDP = true
@@ -33,7 +41,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 	}
 }
 
-// badHeaders are headers with one thing wrong, by what it is.
+// badHeaders returns encoded headers with one wrong field each, by the name of the fault.
 func badHeaders(t testing.TB) map[string][]byte {
 	put32 := func(index int, v uint32) func(b []byte) {
 		return func(b []byte) { binary.BigEndian.PutUint32(b[index:], v) }
@@ -58,6 +66,7 @@ func badHeaders(t testing.TB) map[string][]byte {
 	return bad
 }
 
+// TestHeaderRefused: parseHeader refuses headers with a wrong field, and one that is cut short.
 func TestHeaderRefused(t *testing.T) {
 	for what, b := range badHeaders(t) {
 		if h, err := parseHeader(b); !errors.Is(err, errHeader) {
@@ -70,6 +79,7 @@ func TestHeaderRefused(t *testing.T) {
 	}
 }
 
+// FuzzHeader: any header that is accepted has a valid configuration, and is written as the same bytes.
 func FuzzHeader(f *testing.F) {
 	f.Add(goodHeader(f).encode())
 	for _, b := range badHeaders(f) {

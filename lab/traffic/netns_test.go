@@ -11,19 +11,23 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// namespace is a network namespace that listens and dials.
+// The helpers of this file set up generators and servers of TCP or UDP in two network namespaces, and read the counts
+// of both ends.
+
+// namespace is a network namespace with helpers to listen and to connect in it.
 type namespace struct{ *netnstest.Space }
 
 // pair is a client and a server namespace joined by a link.
 type pair struct{ client, server *namespace }
 
+// newPair makes two namespaces with a link between them.
 func newPair(t testing.TB) pair {
 	t.Helper()
 	p := labtest.NewPair(t)
 	return pair{&namespace{p.Client}, &namespace{p.Server}}
 }
 
-// listen opens a listening socket that no server reads; the address is for dial.
+// listen opens a listening TCP socket in s that no server reads. It returns the socket and its address.
 func (s *namespace) listen(t testing.TB) (fd int, addr netip.AddrPort) {
 	t.Helper()
 	var err error
@@ -45,7 +49,7 @@ func boundPort(fd int) uint16 {
 	return 0
 }
 
-// addr is where a server listens.
+// addr returns the address at which a server listens: ip and its port.
 func (s *Server) addr(ip netip.Addr) netip.AddrPort {
 	switch p := s.protocol.(type) {
 	case *streamServer:
@@ -56,7 +60,7 @@ func (s *Server) addr(ip netip.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// dial makes the socket in s and connects it from wherever it is called.
+// dial returns a function that makes a TCP socket in s and connects it to addr. It may be called on any thread.
 func (s *namespace) dial(addr netip.AddrPort) DialFunc {
 	return func(ctx context.Context, _ int) (fd int, err error) {
 		s.Do(func() { fd, err = NewSocket(addr.Addr(), false) })
@@ -71,7 +75,7 @@ func (s *namespace) dial(addr netip.AddrPort) DialFunc {
 	}
 }
 
-// serve starts a server in s.
+// serve starts a server of TCP or UDP in s, at ip and a free port.
 func (s *namespace) serve(t testing.TB, ip netip.Addr, udp bool) *Server {
 	t.Helper()
 	var srv *Server
@@ -91,7 +95,7 @@ func (p pair) serve(t testing.TB) (*Server, netip.AddrPort) {
 	return s, s.addr(labtest.ServerIP)
 }
 
-// bothCounts are both ends' counts of a run.
+// bothCounts returns the counts of a run at its sending and its receiving end.
 func bothCounts(g *Generator, s *Server) (sender, receiver counts) {
 	far := s.countsOf(g.run.id)
 	if g.run.sends {
@@ -111,7 +115,7 @@ func (p pair) start(t testing.TB, cfg Config, addr netip.AddrPort) *Generator {
 	return g
 }
 
-// runs are a generator's run as the sender and the receiver have it.
+// runs returns the states of a generator's run at its sending and its receiving end.
 func runs(g *Generator, a *Server) (sender, receiver *run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +126,7 @@ func runs(g *Generator, a *Server) (sender, receiver *run) {
 	return far, g.run
 }
 
-// carried is the payload of those streams of a run that carried least and most.
+// carried returns the payload of the stream that carried least, and of the one that carried most, bytes.
 func (r *run) carried() (least, most int64) {
 	least = r.streams[0].bytes.Load()
 	for i := range r.streams {
@@ -132,14 +136,14 @@ func (r *run) carried() (least, most int64) {
 	return least, most
 }
 
-// awaitPayload waits until each stream's has arrived.
+// awaitPayload waits until payload of each stream has arrived.
 func awaitPayload(t testing.TB, g *Generator, a *Server) {
 	t.Helper()
 	_, receiver := runs(g, a)
 	labtest.Await(t, "every stream's payload", func() bool { least, _ := receiver.carried(); return least > 0 })
 }
 
-// checkShares holds what streams have carried against each other.
+// checkShares requires that no two streams of a run carried bytes that differ by more than most.
 func checkShares(t testing.TB, r *run, most int) {
 	t.Helper()
 	if low, high := r.carried(); high-low > int64(most) {

@@ -98,7 +98,7 @@ func (p *pacer) loop() {
 			return
 		}
 		if ahead := p.due().Sub(now); ahead > 0 {
-			// Each wait is worked out from the schedule: errors do not add up.
+			// Each wait is computed from the schedule, so that errors do not add up.
 			socket.Sleep(wait, min(ahead, end.Sub(now)+1))
 			continue
 		}
@@ -180,8 +180,8 @@ func (p *pacer) step(now time.Time) {
 	p.send(st)
 }
 
-// send writes one burst, and the stream's debt before it, in one call. What the
-// socket does not take becomes debt, up to debtBursts.
+// send writes the stream's debt (bytes that were due before and that the full socket did not take) and one burst, in
+// one call. Bytes that the socket does not take become debt, up to debtBursts.
 func (p *pacer) send(st *stream) {
 	r := p.run
 	owed := st.debt + p.burst

@@ -1,3 +1,6 @@
+// Tests of the pacer, which sends bursts at their times. newPair makes two namespaces with a link; a Generator at one
+// end sends a run to a Server at the other; bothCounts returns the counts of both (netns_test.go).
+
 package traffic
 
 import (
@@ -16,17 +19,21 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// TestPacerGivesUpLateBursts holds the pacer's clock back and looks at what it makes up for.
+// A pacer sends bursts of all streams by a schedule. Bursts that are a little late are sent later; the others are given
+// up (shortfall).
+
+// TestPacerGivesUpLateBursts: the pacer is late by some time. It sends the missed bursts of the last 10 ms, or the last
+// 8 if that is more, and gives up the earlier ones.
 func TestPacerGivesUpLateBursts(t *testing.T) {
 	for _, c := range []struct {
-		rate  float64
+		rate  float64 // bit/s
 		late  time.Duration
-		burst int // due at once after the delay
+		burst int // bursts that are sent at once after the delay
 	}{
-		{1e9, time.Millisecond, 2},          // 0.51 ms a burst: all of it
-		{1e9, time.Second, 20},              // 10 ms of it
-		{1e10, 500 * time.Millisecond, 197}, // 51 µs a burst: 10 ms
-		{1e6, 10 * time.Second, 9},          // 0.51 s a burst: 8 bursts and the one due
+		{1e9, time.Millisecond, 2},          // a burst every 0.51 ms: all missed bursts
+		{1e9, time.Second, 20},              // the bursts of 10 ms
+		{1e10, 500 * time.Millisecond, 197}, // a burst every 51 µs: the bursts of 10 ms
+		{1e6, 10 * time.Second, 9},          // a burst every 0.51 s: 8 bursts, and the one that is due now
 	} {
 		cfg, err := Config{RateBps: c.rate}.withDefaults()
 		if err != nil {
@@ -47,7 +54,7 @@ func TestPacerGivesUpLateBursts(t *testing.T) {
 		if n := int(p.sent); n < c.burst-1 || n > c.burst+1 {
 			t.Errorf("%g bit/s, %s late: %d bursts at once, want %d", c.rate, c.late, n, c.burst)
 		}
-		// Every burst of the delay is accounted for: made up for or given up.
+		// Every burst of the delay was sent or given up. The stream has ended, so all of them are in the shortfall.
 		want := float64(c.late) / p.interval * float64(p.burst)
 		if got := float64(r.shortfall.Load()); got < want-2*float64(p.burst) || got > want+2*float64(p.burst) {
 			t.Errorf("%g bit/s, %s late: %.0f bytes accounted for, want %.0f", c.rate, c.late, got, want)
@@ -58,7 +65,7 @@ func TestPacerGivesUpLateBursts(t *testing.T) {
 	}
 }
 
-// TestDiscard checks the kernel's side of it: all is dropped, and only that.
+// TestDiscard: discardSome removes the bytes that wait in a socket without copying them, and no later ones.
 func TestDiscard(t *testing.T) {
 	p := newPair(t)
 	fd, addr := p.server.listen(t)
@@ -108,8 +115,8 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// BenchmarkBurst is what one burst costs this side: the system call with the
-// kernel's whole path to the receiver over loopback, and the schedule around it.
+// BenchmarkBurst measures the sending thread's time for one burst: the pacer's own work, and the system call with the
+// kernel's whole path to the receiver over loopback.
 func BenchmarkBurst(b *testing.B) {
 	for _, segments := range []int{2, 8, 44} {
 		b.Run(fmt.Sprint(segments), func(b *testing.B) {
@@ -129,6 +136,7 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
+// benchmarkSend measures the sending of bursts on the first stream of a run.
 func benchmarkSend(b *testing.B, r *run, srv *Server) {
 	p, err := newPacer(r, tcpWrite)
 	if err != nil {
@@ -141,12 +149,12 @@ func benchmarkSend(b *testing.B, r *run, srv *Server) {
 	for b.Loop() {
 		p.send(&r.streams[0])
 		for far.bytes.Load()+int64(4*p.burst) < r.streams[0].bytes.Load() {
-			runtime.Gosched() // let the receiver keep up: a full socket is another benchmark
+			runtime.Gosched() // wait for the receiver: full sockets are not measured here
 		}
 	}
 }
 
-// BenchmarkSchedule is the schedule alone: a run whose streams are all over.
+// BenchmarkSchedule measures the pacer's own work for a burst: all streams of its run have ended, so nothing is sent.
 func BenchmarkSchedule(b *testing.B) {
 	cfg, err := Config{Streams: 100, RateBps: 1e9}.withDefaults()
 	if err != nil {

@@ -38,8 +38,8 @@ var discardRegion = sync.OnceValues(func() ([]byte, error) {
 	return unix.Mmap(-1, 0, 64<<20, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 })
 
-// discardSome removes all bytes that wait in the socket without copying: their number,
-// io.EOF at the end of the stream, or EAGAIN.
+// discardSome removes all bytes that wait in the socket, without copying them, and returns their number. The error is
+// io.EOF at the end of the stream, and EAGAIN if no byte waits.
 func discardSome(fd int) (int, error) {
 	region, err := discardRegion()
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *receiver) loop() {
 			c.Hush()
 			deadline = time.Now().Add(closeLinger)
 			for i := range c.run.streams {
-				_ = unix.Shutdown(c.run.streams[i].fd, unix.SHUT_WR) // a broken one has nothing to end
+				_ = unix.Shutdown(c.run.streams[i].fd, unix.SHUT_WR) // fails where the stream is broken
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // Stats are the counters of one run on one side, all since its start.
 type Stats struct {
 	ReceivedBytes int64     // payload this side took from the kernel
-	Bursts        int64     // bursts the schedule called for and this side tried
+	Bursts        int64     // bursts that were due and that this side tried to send
 	Datagrams     Datagrams // of UDP
 
 	// Open is true once the TCP windows of all streams that send from this side are large enough, so that the schedule has
@@ -80,7 +80,7 @@ type run struct {
 	marks    []int64 // guarded by mu: each stream's bytes at the last Mark
 }
 
-// newRun makes a generator's or server's run; its streams have no sockets yet.
+// newRun makes a run of a generator or a server. Its streams have no sockets yet.
 func newRun(id RunID, cfg Config) *run {
 	r := &run{id: id, cfg: cfg, sends: cfg.Direction == result.Up, streams: make([]stream, cfg.Streams)}
 	for i := range r.streams {

@@ -19,9 +19,9 @@ const keepEnded = 8 // ended runs whose Stats are kept
 
 const listenID = 1 // after socket.BellID; connections count on from here
 
-// Server is the far end of any number of Generators of one protocol: it takes their
-// streams, discards what they send, and sends what they ask for. One thread receives;
-// each run that sends has one more, the same pacer the client has.
+// Server is the other end of any number of Generators of one protocol. It accepts their streams, discards the payload
+// that they send, and sends them the payload that they ask for. One thread receives. Each run in which the server sends
+// has a further thread, with the same pacer as a generator.
 type Server struct {
 	protocol
 	*socket.Thread
@@ -39,16 +39,16 @@ type protocol interface {
 	closeAll()
 }
 
-// serverRun is one Generator as its server sees it. All but run is the server
-// thread's own; pacer and ended are also read by others, under the server's mu.
+// serverRun is the server's state of one Generator's run. Only the server's thread uses the fields, except run. Other
+// threads may also read pacer and ended, under the server's mu.
 type serverRun struct {
 	*run
 	pacer *pacer
-	live  int // streams accepted and not over; of TCP
+	live  int // TCP: number of open streams
 	ended bool
 
-	peers []peer    // where each stream is; of UDP
-	heard time.Time // when its generator last sent anything but data; of UDP
+	peers []peer    // UDP: address of each stream's client
+	heard time.Time // UDP: when the generator last sent anything other than data
 }
 
 // Serve takes streams at an address of the calling thread's network namespace until
@@ -88,7 +88,7 @@ func (s *Server) loop(events []unix.EpollEvent) {
 	}
 }
 
-// runByID is only for the server's thread, which needs no lock to read.
+// runByID finds a run. Only the server's thread may call it, because it takes no lock.
 func (s *Server) runByID(id RunID) *serverRun {
 	for _, r := range slices.Backward(s.runs) {
 		if r.id == id {
@@ -98,8 +98,8 @@ func (s *Server) runByID(id RunID) *serverRun {
 	return nil
 }
 
-// admit finds or makes the run of a stream; nil when the stream does not fit it. With a new
-// run it forgets the oldest of the ended ones.
+// admit finds or makes the run of a stream. It returns nil if the stream's header does not fit the run. When it makes a
+// run, it forgets the oldest ended run beyond keepEnded.
 func (s *Server) admit(h header) *serverRun {
 	if r := s.runByID(h.id); r != nil {
 		if r.ended || r.cfg != h.cfg {
@@ -165,9 +165,8 @@ func (s *Server) endAll() {
 // newest returns the newest n runs. The caller holds the lock.
 func (s *Server) newest(n int) []*serverRun { return s.runs[max(0, len(s.runs)-n):] }
 
-// Stats are the Stats of the newest n runs, in their order: n generators that share a
-// load. The CPU time of all the server's receiving is with the first of them, also when
-// there was no run yet.
+// Stats returns the Stats of the newest n runs, in their order: those of n generators that share a load. The first one
+// also has the CPU time of the server's receiving thread, for all runs.
 func (s *Server) Stats(n int) []Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

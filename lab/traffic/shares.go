@@ -8,8 +8,8 @@ type Shares struct {
 	Streams int     `json:"streams"` // number of streams
 	Sum     float64 `json:"sum"`     // of the streams' bytes
 	Squares float64 `json:"squares"` // sum of their squares
-	Min     int64   `json:"min"`     // of the stream with the least
-	Max     int64   `json:"max"`     // of the stream with the most
+	Min     int64   `json:"min"`     // bytes of the stream with the fewest
+	Max     int64   `json:"max"`     // bytes of the stream with the most
 }
 
 // With combines the shares of two sets of streams.
@@ -21,9 +21,8 @@ func (s Shares) With(o Shares) Shares {
 	return Shares{s.Streams + o.Streams, s.Sum + o.Sum, s.Squares + o.Squares, least, max(s.Max, o.Max)}
 }
 
-// Jain is the fairness index of R. Jain, D. Chiu and W. Hawe (DEC-TR-301, 1984):
-// 1 when all streams carried alike, 1/n when one of n carried everything. Zero when
-// nothing was carried.
+// Jain returns the fairness index of R. Jain, D. Chiu and W. Hawe (DEC-TR-301, 1984): 1 when all streams carried the
+// same, 1/n when one of n streams carried everything. It is 0 when nothing was carried.
 func (s Shares) Jain() float64 {
 	if s.Squares == 0 {
 		return 0
@@ -31,8 +30,8 @@ func (s Shares) Jain() float64 {
 	return s.Sum * s.Sum / (float64(s.Streams) * s.Squares)
 }
 
-// Even is the largest possible Jain when each stream carries whole bursts of so many bytes. It is less than 1 when
-// there are few bursts a stream: of streams with one or two bursts, some have twice as much as others.
+// Even returns the largest possible Jain when streams carry whole bursts of burst bytes. It is less than 1 when each
+// stream has few bursts: some streams then have one burst, and others two.
 func (s Shares) Even(burst int) float64 {
 	if s.Sum == 0 {
 		return 0

@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// sharesOf returns the shares of streams that have carried these bytes.
 func sharesOf(bytes ...int64) (s Shares) {
 	for _, n := range bytes {
 		s = s.With(Shares{1, float64(n), float64(n) * float64(n), n, n})
@@ -14,6 +15,8 @@ func sharesOf(bytes ...int64) (s Shares) {
 	return s
 }
 
+// TestJain: Jain's fairness index of streams, and the largest possible index (even) if each stream carries whole bursts
+// of 100 bytes.
 func TestJain(t *testing.T) {
 	const burst = 100
 	for _, tt := range []struct {
@@ -43,6 +46,7 @@ func TestJain(t *testing.T) {
 	}
 }
 
+// TestSharesCountFromTheMark: the receiving end counts the streams' bytes from the last mark on.
 func TestSharesCountFromTheMark(t *testing.T) {
 	r := newRun(0, Config{Streams: 3, Direction: result.Down})
 	for i := range r.streams {
@@ -63,6 +67,6 @@ func TestSharesCountFromTheMark(t *testing.T) {
 	}
 	sender := newRun(0, Config{Streams: 1, Direction: result.Up})
 	if sender.mark(); sender.shares() != (Shares{}) {
-		t.Errorf("the sending end counts too: %+v", sender.shares())
+		t.Errorf("the sending end has shares too: %+v", sender.shares())
 	}
 }

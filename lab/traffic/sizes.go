@@ -14,8 +14,8 @@ const (
 // DefaultBurst is the number of full TCP segments that fit into the kernel's 64 KB segmentation buffer.
 const DefaultBurst = 44
 
-// SegmentBytes is the payload that fills an IPv4 packet of mtu bytes: a TCP segment's
-// with time stamps, or a UDP datagram's.
+// SegmentBytes returns the payload that fills an IPv4 packet of mtu bytes: that of a TCP segment with time stamps, or
+// of a UDP datagram.
 func SegmentBytes(mtu int, udp bool) int {
 	if udp {
 		return mtu - ipv4Header - udpHeader

@@ -2,6 +2,7 @@ package traffic
 
 import "testing"
 
+// TestSegmentBytes: the payload of a full TCP segment or UDP datagram in an IPv4 packet of mtu bytes.
 func TestSegmentBytes(t *testing.T) {
 	for _, c := range []struct {
 		mtu  int

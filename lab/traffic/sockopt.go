@@ -81,7 +81,7 @@ func Connect(ctx context.Context, fd int, local netip.Addr, remote netip.AddrPor
 	return nil
 }
 
-// prepareSender readies a connected socket to send bursts of cfg.
+// prepareSender sets the options of a connected socket that sends the bursts of cfg.
 func prepareSender(fd int, cfg Config) error {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return fmt.Errorf("switching Nagle off: %w", err)
@@ -89,8 +89,8 @@ func prepareSender(fd int, cfg Config) error {
 	return sockbuf.Send(fd, cfg.bufferBytes())
 }
 
-// prepareReceiver asks to be woken once a burst, not once a packet. The kernel
-// wakes earlier when the window is about to close or the stream ends.
+// prepareReceiver sets the option of a socket by which the kernel wakes its reader once for each burst, not for each
+// packet. The kernel wakes the reader earlier when the window is about to close or the stream ends.
 func prepareReceiver(fd int, cfg Config) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, min(cfg.burstBytes(), 256<<10)); err != nil {
 		return fmt.Errorf("setting the receive low-water mark: %w", err)
@@ -102,10 +102,10 @@ func prepareReceiver(fd int, cfg Config) error {
 // after 1, 3, 7 and 15 s, and of 65,000 streams on a busy machine one is lost three times.
 const handshakeTimeout = 20 * time.Second
 
-// errTimeout is the end of a wait that nothing answered.
+// errTimeout is the error of a wait without an answer.
 var errTimeout = fmt.Errorf("no answer in %s", handshakeTimeout)
 
-// awaitEvent blocks until fd is ready, ctx ends, or the time is over: then it returns errTimeout.
+// awaitEvent blocks until fd is ready for events, or ctx ends. After the time within it returns errTimeout.
 func awaitEvent(ctx context.Context, fd int, events int16, within time.Duration) error {
 	const slice = 100 * time.Millisecond // between looks at ctx
 	fds := []unix.PollFd{{Fd: int32(fd), Events: events}}

@@ -47,41 +47,39 @@ const (
 	MaxBurstSegments = 1024
 )
 
-// Config is one run of the generator. All has a default but the rate of UDP.
+// Config describes one run of the generator. Every field has a default, except the rate of UDP.
 type Config struct {
-	// Streams is the number of TCP streams, default 1, at most MaxStreams; of UDP of
-	// sockets, each of which is one stream of datagrams.
+	// Streams is the number of TCP streams, or of UDP sockets (each is one stream of datagrams). Default 1, at most
+	// MaxStreams.
 	Streams int
 	// UDP sends datagrams instead of TCP segments.
 	UDP bool
-	// RateBps is payload bits per second of all streams together, shared evenly; 0: as fast as TCP takes it.
+	// RateBps is the payload of all streams together, bits per second, shared evenly. 0: as fast as TCP sends.
 	RateBps float64
 	// Direction is result.Up (default) or result.Down.
 	Direction string
 	// BurstSegments is the number of segments sent back to back, default DefaultBurst.
 	BurstSegments int
-	// MSS is payload bytes per segment, default SegmentBytes of Ethernet. It sizes the burst
-	// and is not imposed on the connection. Of UDP it is the payload of each datagram, at
-	// least 24.
+	// MSS is the payload of a segment, bytes, default SegmentBytes of Ethernet. It determines the size of a burst, and is
+	// not imposed on the connection. With UDP it is the payload of each datagram, at least 24.
 	MSS int
 	// MaxSeconds ends the sending by itself, default 3600, at most MaxSecondsLimit.
 	MaxSeconds int
 }
 
-// DialFunc returns a connected, non-blocking socket of the run's protocol for client i,
-// which counts from 0. Start calls it from several goroutines at once and owns the
-// socket, one of NewSocket, from then on. The socket may belong to any network namespace.
+// DialFunc returns a connected, non-blocking socket of the run's protocol for client i, which counts from 0. The socket
+// comes from NewSocket and may belong to any network namespace. Start calls DialFunc from several goroutines at once,
+// and closes the socket.
 type DialFunc func(ctx context.Context, i int) (fd int, err error)
 
 // RunID distinguishes the streams of different Generators on a server.
 type RunID uint64
 
-// Generator is the client's side of a run: all its streams, whichever way the
-// payload goes.
+// Generator is the client's side of a run, with all its streams. The payload goes in either direction.
 type Generator struct {
 	run      *run
 	pacer    *pacer         // result.Up only
-	receiver *socket.Thread // result.Down only, and of UDP always
+	receiver *socket.Thread // with result.Down, and always with UDP
 	close    func() error
 }
 
@@ -104,7 +102,7 @@ func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 		g.run.closeSockets()
 		return nil, fmt.Errorf("streams: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx) // to end the watch over the caller's
+	ctx, cancel := context.WithCancel(ctx) // cancel ends the goroutine that waits for the end of the caller's context
 	g.close = sync.OnceValue(func() error {
 		defer cancel()
 		return g.end()
@@ -170,7 +168,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.check()
 }
 
-// check is the same for a caller's Config and for one from a header.
+// check refuses values that cannot be run. It checks a caller's Config, and one that a server has read from a header.
 func (c Config) check() error {
 	switch {
 	case c.Streams < 1 || c.Streams > MaxStreams:

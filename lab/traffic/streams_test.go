@@ -18,8 +18,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// serveVar makes the test binary a server of its own: descriptors are limited
-// per process, and only a process can be killed.
+// The tests of this file send TCP streams from a generator to a server, or back (result.Down): in two network
+// namespaces of one process (newPair), or in two processes (startProcess). An audit checks a run against its schedule:
+// see audit.
+
+// serveVar is an environment variable with an address. With it the test binary is a server at that address. Tests need
+// another process where one may not open enough descriptors, or where the server is killed.
 const serveVar = "GWT_SERVE"
 
 func TestMain(m *testing.M) {
@@ -50,6 +54,7 @@ type process struct {
 	out *bufio.Reader
 }
 
+// startProcess starts a server in another process, in namespace s, and waits until it listens.
 func startProcess(t *testing.T, s *namespace, addr netip.AddrPort) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
@@ -70,7 +75,7 @@ func startProcess(t *testing.T, s *namespace, addr netip.AddrPort) *process {
 	return p
 }
 
-// finish ends the process in good order and returns what it counted.
+// finish ends the process, and returns the counts that it printed.
 func (p *process) finish(t *testing.T) (s counts) {
 	t.Helper()
 	p.in.Close()
@@ -81,6 +86,8 @@ func (p *process) finish(t *testing.T) (s counts) {
 	return s
 }
 
+// TestStreamsShareAndRate: the offered rate is sent and arrives, streams carry equal shares, and bursts leave whole.
+// Burst means 44 segments of 1448 bytes in one buffer. c.mbps is the rate of all streams together.
 func TestStreamsShareAndRate(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
@@ -92,8 +99,8 @@ func TestStreamsShareAndRate(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
 			cfg := Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}
 			g := p.start(t, cfg, addr)
-			books := newAudit(t, g, srv)
-			books.watchFor(t, 500*time.Millisecond)
+			check := newAudit(t, g, srv)
+			check.watchFor(t, 500*time.Millisecond)
 			sender := p.client
 			if c.dir == result.Down {
 				sender = p.server
@@ -103,7 +110,7 @@ func TestStreamsShareAndRate(t *testing.T) {
 			untilOnSchedule(t, func() error {
 				sent0, got0 = bothCounts(g, srv)
 				before = labtest.Counters(t, sender.Space)
-				books.watchFor(t, 1500*time.Millisecond)
+				check.watchFor(t, 1500*time.Millisecond)
 				sent1, got1 = bothCounts(g, srv)
 				after = labtest.Counters(t, sender.Space)
 				return checkRate(c.mbps*1e6, sent0, sent1, got0, got1)
@@ -112,7 +119,7 @@ func TestStreamsShareAndRate(t *testing.T) {
 			checkShares(t, out, 44*1448)
 			perBuf := float64(after["Tcp:OutSegs"]-before["Tcp:OutSegs"]) / float64(
 				after["Ip:OutRequests"]-before["Ip:OutRequests"])
-			books.close(t, func() { g.Close() })
+			check.close(t, func() { g.Close() })
 			t.Logf("sender   %s", describe(sent1))
 			t.Logf("receiver %s", describe(got1))
 			t.Logf("%.1f segments a buffer, CPU of the window: sender %.1f %%, receiver %.1f %% of a core", perBuf,
@@ -125,9 +132,8 @@ func TestStreamsShareAndRate(t *testing.T) {
 	}
 }
 
-// untilOnSchedule measures window after window until a rate is in one as it should be: a busy
-// machine keeps a sender from its schedule, at times for longer than a window. What
-// holds on any machine is for audit, over the whole run.
+// untilOnSchedule calls window, which measures a rate for a time, until it returns no error, at most ten times. On a
+// busy machine a sender may be behind its schedule for a whole window. Rules that hold on any machine are the audit's.
 func untilOnSchedule(t *testing.T, window func() error) {
 	t.Helper()
 	var err error
@@ -140,8 +146,8 @@ func untilOnSchedule(t *testing.T, window func() error) {
 	t.Error("ten windows over:", err)
 }
 
-// checkRate holds what was sent and what arrived against the rate asked for, with some room
-// because the tests run beside others.
+// checkRate compares what was sent and what arrived with the rate asked for. It leaves some room, because other tests
+// run at the same time.
 func checkRate(bps float64, sent0, sent1, got0, got1 counts) error {
 	sent, got := rate(sent0, sent1)/bps, rate(got0, got1)/bps
 	if sent < 0.8 {
@@ -153,8 +159,7 @@ func checkRate(bps float64, sent0, sent1, got0, got1 counts) error {
 	return nil
 }
 
-// TestStreams10000 has server and generator in processes of their own: 20,000
-// sockets do not fit one.
+// TestStreams10000: server and generator have processes of their own, because 20,000 sockets do not fit into one.
 func TestStreams10000(t *testing.T) {
 	s := &namespace{netnstest.NewSpace(t)}
 	s.Run(t, "sysctl -qw net.ipv4.tcp_slow_start_after_idle=0")
@@ -169,10 +174,10 @@ func TestStreams10000(t *testing.T) {
 		}
 		t.Logf("%s: connected in %s", dir, time.Since(began))
 		window := func() { time.Sleep(2 * time.Second) }
-		var books *audit
+		var check *audit
 		if dir == result.Up {
-			books = newAudit(t, g, nil)
-			window = func() { books.watchFor(t, 2*time.Second) }
+			check = newAudit(t, g, nil)
+			window = func() { check.watchFor(t, 2*time.Second) }
 		}
 		var b counts
 		untilOnSchedule(t, func() error {
@@ -186,7 +191,7 @@ func TestStreams10000(t *testing.T) {
 		})
 		checkShares(t, g.run, 8*1448*2)
 		if dir == result.Up {
-			books.readBooks(t)
+			check.read(t)
 		}
 		far := server.finish(t) // before Close: both ends still open
 		g.Close()
@@ -198,6 +203,7 @@ func TestStreams10000(t *testing.T) {
 	}
 }
 
+// TestEndsByItself: a generator stops sending after MaxSeconds, and its counts can still be read.
 func TestEndsByItself(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)

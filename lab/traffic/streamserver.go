@@ -21,7 +21,7 @@ type streamServer struct {
 	*Server
 	listener int
 	spare    *os.File        // closed to accept and refuse a connection when no descriptor is left
-	conns    map[int32]*conn // by the id they are watched under
+	conns    map[int32]*conn // by the id with which the thread watches them
 	nextID   int32
 	waiting  int // connections without a header yet
 }
@@ -112,8 +112,8 @@ func (s *streamServer) accept() {
 	}
 }
 
-// refuseOne closes the first waiting connection when descriptors have run out: left in
-// the queue it would keep the listener ready and this thread spinning.
+// refuseOne accepts and closes the first waiting connection when there is no free descriptor. If it stayed in the
+// queue, the listener would stay ready and this thread would spin.
 func (s *streamServer) refuseOne() bool {
 	if s.spare == nil { // another thread took the descriptor when it was last closed
 		s.spare, _ = os.Open(os.DevNull)
@@ -196,7 +196,7 @@ func (s *streamServer) join(h header, c *conn) serverAnswer {
 	return accepted
 }
 
-// joined counts a stream that is accepted; with the last of its run the run begins.
+// joined counts an accepted stream. With the last stream of a run, sending begins.
 func (s *streamServer) joined(c *conn) {
 	r := c.run
 	if r.accepted.Add(1) < int64(len(r.streams)) || !r.sends {
@@ -217,7 +217,7 @@ func (s *streamServer) drop(id int32, c *conn) {
 	s.waiting--
 }
 
-// expire drops connections without a header from before some time.
+// expire drops connections that are older than before and have not sent a header.
 func (s *streamServer) expire(before time.Time) {
 	for id, c := range s.conns {
 		if c.st == nil && c.since.Before(before) {

@@ -12,10 +12,11 @@ import (
 // ms.
 const unpacedBytes = 8 << 20
 
-// Unpaced reports whether a run has no schedule: TCP alone says how fast it sends.
+// Unpaced reports whether a run has no schedule, so that it sends as fast as TCP allows.
 func (c Config) Unpaced() bool { return c.RateBps == 0 }
 
-// sendUnpaced sends on every stream what its socket takes, until Close, MaxSeconds are over, or no stream is left.
+// sendUnpaced sends on every stream as much as its socket takes. It ends by Close, after MaxSeconds, or when all
+// streams have ended.
 func (p *pacer) sendUnpaced() {
 	open := 0
 	for i := range p.run.streams {

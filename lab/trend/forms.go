@@ -1,3 +1,5 @@
+// A Trend as text for the terminal, and as CSV.
+
 package trend
 
 import (
@@ -127,6 +129,7 @@ func (t *Trend) Remarks() (list []string) {
 // span is the range of a cell's figures and intervals.
 type span struct{ lo, hi float64 }
 
+// span returns the range of a cell's figures and intervals over all runs.
 func (t *Trend) span(cell result.Cell) span {
 	s := span{math.Inf(1), math.Inf(-1)}
 	for _, series := range t.Series {
@@ -203,6 +206,7 @@ func (t *Trend) CSV(w io.Writer) error {
 	return out.Error()
 }
 
+// stamp formats a time for CSV; empty if it is not known.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""

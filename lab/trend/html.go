@@ -1,3 +1,5 @@
+// A Trend as a page.
+
 package trend
 
 import (
@@ -65,6 +67,7 @@ func (t *Trend) HTML(w io.Writer, site *report.Site, link func(name string) stri
 	}.HTML(w)
 }
 
+// layOut prepares the trend for the template. link is that of HTML.
 func (t *Trend) layOut(link func(name string) string) laidOut {
 	l := laidOut{Lead: t.lead(), SeveralGroups: len(t.Groups) > 1,
 		Caption: fmt.Sprintf("Marks are means with their %g %% intervals over blocks. Runs stand in the order of their "+
@@ -137,6 +140,8 @@ func (t *Trend) charts() (list []drawn) {
 	return list
 }
 
+// chart draws the chart of one place: the cells that differ only in the device. id names the chart on the page, devices
+// lists all devices of the page, whose order decides the colours.
 func (t *Trend) chart(id string, place result.Cell, devices []string) drawn {
 	d := drawn{Heading: words.Or(words.Capitalised(t.dimensions.Label(place)), "All runs"), Heads: []string{"Run"}}
 	xy := chart.XY{
@@ -177,7 +182,8 @@ func (t *Trend) chart(id string, place result.Cell, devices []string) drawn {
 	return d
 }
 
-// line makes one series of a chart.
+// line makes one series of a chart. device is the index of its device, which decides the colour. several says that the
+// chart has series of several groups, so that the name needs the group's letter.
 func (t *Trend) line(s Series, device int, several bool) chart.Series {
 	name := words.Or(s.Cell.Text(result.DUT), "figure")
 	if several {

@@ -193,6 +193,7 @@ func (t *Trend) unfit(d Digest) string {
 	return ""
 }
 
+// whyNone returns why the first run was left out, as the end of an error; empty if none was.
 func (t *Trend) whyNone() string {
 	if len(t.LeftOut) == 0 {
 		return ""

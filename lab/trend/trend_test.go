@@ -42,8 +42,8 @@ func course(t *testing.T, digests []trend.Digest, opts trend.Options) trend.Tren
 	return c
 }
 
-// month has a device that becomes dearer on the fourth day, another kernel on the fifth, and a run of another
-// experiment.
+// month returns a month of runs: a device becomes dearer on the fourth day, the kernel changes on the fifth, and one
+// run is of another experiment.
 func month() []trend.Digest {
 	return []trend.Digest{
 		digest(4, 3, nil), digest(1, 2, nil), digest(2, 2, nil), // in no order

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// TestStudy4 has the useful rates of study 4, section 2: frames of 1518 bytes, no options of TCP, 100 Mbit/s. Its text
-// prints 94.8 for IPsec where its formula makes 94.86, and for OpenVPN formulas without the 20 bytes of the outer IP
-// header, of which its results have them: 94.33 is with, 95.65 without.
+// TestStudy4 compares payload rates with those of study 4, section 2, for frames of 1518 bytes without TCP options at
+// 100 Mbit/s. The study prints 94.8 for IPsec where its formula gives 94.86. Its formulas for OpenVPN leave out the 20
+// bytes of the outer IP header, but its results include them: 94.33 is with these bytes, 95.65 without.
 func TestStudy4(t *testing.T) {
-	of := func(overhead int) float64 {
+	mbpsWith := func(overhead int) float64 { // bytes that the tunnel adds to a packet
 		return Packet{Inner: 1500 - overhead, Outer: 1500, Link: StudyHeader}.Mbps(100)
 	}
 	const ip, udp, encryption = 20, 8, 41
@@ -25,12 +25,13 @@ func TestStudy4(t *testing.T) {
 		{"OpenVPN with encryption", ip + udp + encryption, 91.63, 91.63},
 		{"OpenVPN with encryption as the formula is printed", udp + encryption, 92.95, 0},
 	} {
-		if got := of(c.overhead); math.Abs(got-c.want) > 0.006 || c.printed > 0 && math.Abs(got-c.printed) > 0.065 {
+		if got := mbpsWith(c.overhead); math.Abs(got-c.want) > 0.006 || c.printed > 0 && math.Abs(got-c.printed) > 0.065 {
 			t.Errorf("%s: %.3f Mbit/s, want %g, printed %g", c.what, got, c.want, c.printed)
 		}
 	}
 }
 
+// TestPacket: payload, rate and formula of a packet, and the mean length of packets that share TCP segments.
 func TestPacket(t *testing.T) {
 	p := Packet{Inner: 1464, Outer: 1500, Options: TimeStamps, Link: LinkHeader}
 	if p.Payload() != 1412 || math.Abs(p.Mbps(100)-93.263) > 0.001 ||
@@ -40,8 +41,8 @@ func TestPacket(t *testing.T) {
 	if none := (Packet{Inner: 30, Outer: 100}); none.Share() != 0 {
 		t.Errorf("a packet without payload has a share of %g", none.Share())
 	}
-	// Ten packets of 1400 bytes with 4 of their own are 14040 bytes: as many as fill 9.7 segments of 1448, of 1514 bytes
-	// each.
+	// Ten packets of 1400 bytes, each with a header of 4 bytes, are 14040 bytes. They fill 9.7 segments of 1448 bytes,
+	// each in a frame of 1514 bytes.
 	if got, want := Shared(1400, 4, 52, 1500, 14)+14, 14040./1448*1514/10; math.Abs(got-want) > 1e-9 {
 		t.Errorf("%g bytes of the link a packet, want %g", got, want)
 	}

@@ -1,3 +1,5 @@
+// The machine's side of a guest: starts it, sends the command, and receives the output.
+
 package vm
 
 import (
@@ -62,7 +64,7 @@ func boot(ctx context.Context, cfg Config, m virtualMachine) (out Ended, err err
 	return out, err
 }
 
-// awaitHello waits for the guest's first frame.
+// awaitHello waits for the guest's first frame, in which it describes itself.
 func (p *process) awaitHello(ctx context.Context, w *wire, m virtualMachine) (g guestHello, err error) {
 	stop := context.AfterFunc(ctx, func() { p.port.SetDeadline(time.Now()) })
 	said, content, err := w.receive()
@@ -123,7 +125,7 @@ func (p *process) passOutput(ctx context.Context, w *wire, cfg Config, m virtual
 	}
 }
 
-// exitCode reads the frame of kind exit.
+// exitCode returns the exit code of the guest's command. content is that of the frame of kind exit.
 func exitCode(content []byte) (int, error) {
 	var f guestExit
 	if err := json.Unmarshal(content, &f); err != nil {
@@ -135,7 +137,7 @@ func exitCode(content []byte) (int, error) {
 	return f.Code, nil
 }
 
-// noAnswerError is the error of a guest that says nothing any more.
+// noAnswerError returns why a guest does not answer. err is the error of the attempt to reach it.
 func (p *process) noAnswerError(err error, m virtualMachine) error {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return p.endReason(m.consoleText())
@@ -152,5 +154,5 @@ func (m virtualMachine) consoleText() []byte {
 	return text
 }
 
-// maxConsole bounds what is read of a console.
+// maxConsole is the largest number of bytes that are read of a guest's console.
 const maxConsole = 16 << 20

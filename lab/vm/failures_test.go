@@ -20,6 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/vm"
 )
 
+// testPanics: when the guest's kernel panics, the error and the console say so. What the guest wrote before is kept.
 func testPanics(t *testing.T, k kernel.Kernel) {
 	g := boot(t, vm.Config{Kernel: k}, "echo first > measured; echo c > /proc/sysrq-trigger; sleep 1000")
 	if !errors.Is(g.err, vm.ErrPanic) || !strings.Contains(g.err.Error(), "sysrq") {
@@ -38,6 +39,7 @@ type killOnWrite struct {
 	killed int
 }
 
+// Write implements io.Writer.
 func (k *killOnWrite) Write(p []byte) (int, error) {
 	k.once.Do(func() {
 		for _, pid := range labtest.QEMUs(os.Getpid()) {
@@ -50,7 +52,8 @@ func (k *killOnWrite) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// killedAfterRecord: what the guest has written is the machine's at once, without a flush.
+// killedAfterRecord: what the guest writes into a shared folder is in the machine's file at once, even if QEMU is
+// killed right afterwards.
 func killedAfterRecord(t *testing.T, k kernel.Kernel) {
 	by := &killOnWrite{folder: t.TempDir()}
 	g := boot(t, vm.Config{Kernel: k, Shares: []string{by.folder}, Stdout: by},
@@ -63,7 +66,8 @@ func killedAfterRecord(t *testing.T, k kernel.Kernel) {
 	}
 }
 
-// outOfMemory: the guest's kernel ends a program, which the command survives. That the disk is full does not hide it.
+// outOfMemory: the guest's kernel ends a program because memory is short. The error says so, although the command goes
+// on, and although the disk is too full to keep the console.
 func outOfMemory(t *testing.T, k kernel.Kernel) {
 	full := smallDisk(t)
 	if err := os.WriteFile(filepath.Join(full, "large"), make([]byte, 2<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
@@ -79,7 +83,7 @@ func outOfMemory(t *testing.T, k kernel.Kernel) {
 	}
 }
 
-// testNeverBoots: a kernel that does nothing is given up, and so is a command that does not end.
+// testNeverBoots: Run gives up after its time limits when a kernel does nothing, and when a command does not end.
 func testNeverBoots(t *testing.T, k kernel.Kernel) {
 	t.Run("kernel", func(t *testing.T) {
 		idle := k
@@ -100,7 +104,7 @@ func testNeverBoots(t *testing.T, k kernel.Kernel) {
 	})
 }
 
-// idleKernel is an ELF file that a PVH loader enters, and that then halts for ever.
+// idleKernel returns a kernel that does nothing: an ELF file that QEMU enters by PVH, and that then halts for ever.
 func idleKernel(t *testing.T) []byte {
 	t.Helper()
 	const entry, headers, note, code = 0x100000, 64, 64 + 2*56, 64 + 2*56 + 20
@@ -122,7 +126,8 @@ func idleKernel(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// TestGuestsThatCannotStart: what cannot work is said before a guest is started, or by QEMU itself.
+// TestGuestsThatCannotStart: the error tells why a guest cannot start, and what to do. Some causes are found before
+// QEMU is started, others by QEMU.
 func TestGuestsThatCannotStart(t *testing.T) {
 	k := labtest.Guests(t)
 	check := func(cfg vm.Config, want error, texts ...string) {
@@ -150,7 +155,7 @@ func TestGuestsThatCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	as := func(script string) { labtest.Program(t, filepath.Base(real), fmt.Sprintf(script, real)) }
-	// QEMU itself, below a limit of memory, and of a version that does not know an option.
+	// The real QEMU with a limit of its memory, and with an option that it does not know.
 	as(`ulimit -v 1500000; exec "%s" "$@"`)
 	check(vm.Config{Kernel: k, MemoryMiB: 2048}, vm.ErrMemory, "annot allocate", "--vm-memory")
 	as(`exec "%s" -of-another-version "$@"`)
@@ -159,7 +164,7 @@ func TestGuestsThatCannotStart(t *testing.T) {
 	check(vm.Config{Kernel: k}, vm.ErrNoQEMU, "qemu-system-x86")
 }
 
-// withoutModule is a kernel without a module.
+// withoutModule returns the kernel k without one module. file is the end of the module's path in modules.dep.
 func withoutModule(t *testing.T, k kernel.Kernel, file string) kernel.Kernel {
 	t.Helper()
 	index, err := os.ReadFile(filepath.Join(k.Modules, "modules.dep"))

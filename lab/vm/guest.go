@@ -1,3 +1,5 @@
+// The first process of a guest: this program, started by the guest's kernel.
+
 package vm
 
 import (
@@ -32,7 +34,7 @@ func RunAs(args []string) {
 // guestErrorPrefix begins the line on the console by which a guest reports an error before it reaches the machine.
 const guestErrorPrefix = "gateweigh's guest: "
 
-// guestMain reaches the machine, carries out its order, and says how that ended.
+// guestMain connects to the machine, carries out its order, and tells it how that ended.
 func guestMain() error {
 	if err := mountAll([]mount{
 		{"devtmpfs", "/dev", "devtmpfs", 0, ""}, {"proc", "/proc", "proc", 0, ""}, {"sysfs", "/sys", "sysfs", 0, ""},
@@ -100,7 +102,7 @@ func loadModules() error {
 	return nil
 }
 
-// portTimeout bounds the wait for devices to appear.
+// portTimeout bounds the wait for the port's device to appear.
 const portTimeout = time.Minute
 
 // openPort opens the virtual serial port to the machine.
@@ -143,12 +145,12 @@ func runCommand(o guestOrder, w *wire) (int, error) {
 		file *io.Writer
 		kind kind
 	}{{&cmd.Stdout, stdout}, {&cmd.Stderr, stderr}} {
-		r, theirs, err := os.Pipe()
+		r, commandEnd, err := os.Pipe()
 		if err != nil {
 			return 0, err
 		}
-		defer theirs.Close()
-		*s.file = theirs
+		defer commandEnd.Close()
+		*s.file = commandEnd
 		copying.Go(func() { _, _ = io.Copy(stream{w, s.kind}, r) }) // an error: the machine has closed the port
 	}
 	if err := cmd.Start(); err != nil {

@@ -1,3 +1,5 @@
+// The guest's first file system (initrd), which the guest's kernel unpacks into memory.
+
 package vm
 
 import (
@@ -12,25 +14,26 @@ import (
 	"github.com/gateweigh/gateweigh/lab/kernel"
 )
 
-// neededModules are the kernel modules by which the guest reaches the machine's files and the port to this process.
-// When it has the files, the kernel loads other modules itself.
+// neededModules are the kernel modules that the guest needs to reach the machine's files and the port to this process.
+// Once it has the files, the guest's kernel loads other modules from there.
 var neededModules = []string{"virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"}
 
 // Files of the initrd.
 const (
 	initFile     = "init"        // this program
-	markFile     = "guest"       // says that init is started as one
-	moduleFolder = "modules"     // 00-NAME.ko: loaded in this order
+	markFile     = "guest"       // an empty file by which RunAs knows that it runs in a guest
+	moduleFolder = "modules"     // has files 00-NAME.ko, which are loaded in the order of their names
 	newRoot      = "newroot"     // where the guest's root is put together
 	lowerFolder  = "lower"       // the machine's files
 	upperFolder  = "upper"       // what the guest changes
-	consoleNode  = "dev/console" // output of init goes there
-	modeFolder   = 0o040755      // of stat(2)
-	modeProgram  = 0o100755      //
-	modeFile     = 0o100644      //
-	modeNode     = 0o020600      // character device
-	consoleMajor = 5             //
-	consoleMinor = 1             //
+	consoleNode  = "dev/console" // device to which init's output goes
+	consoleMajor = 5
+	consoleMinor = 1
+
+	modeFolder  = 0o040755 // modes of stat(2)
+	modeProgram = 0o100755
+	modeFile    = 0o100644
+	modeNode    = 0o020600 // character device
 )
 
 // writeInitrd writes the guest's first file system: this program as init, and the modules that it loads.
@@ -39,11 +42,11 @@ func writeInitrd(w io.Writer, k kernel.Kernel) error {
 	if err != nil {
 		return err
 	}
-	own, err := os.ReadFile("/proc/self/exe")
+	program, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		return fmt.Errorf("reading this program for the guest: %w", err)
 	}
-	if err := static(own); err != nil {
+	if err := static(program); err != nil {
 		return err
 	}
 	a := archive{Writer: bufio.NewWriter(w)}
@@ -52,11 +55,11 @@ func writeInitrd(w io.Writer, k kernel.Kernel) error {
 	}
 	a.add(entry{name: consoleNode, mode: modeNode, major: consoleMajor, minor: consoleMinor})
 	a.add(entry{name: markFile, mode: modeFile})
-	a.add(entry{name: initFile, mode: modeProgram, data: own})
+	a.add(entry{name: initFile, mode: modeProgram, data: program})
 	for i, m := range modules {
 		a.add(entry{name: fmt.Sprintf("%s/%02d-%s.ko", moduleFolder, i, m.Name), mode: modeFile, data: m.Data})
 	}
-	a.add(entry{name: "TRAILER!!!"})
+	a.add(entry{name: "TRAILER!!!"}) // the name that ends a cpio archive
 	return errors.Join(a.err, a.Flush())
 }
 
@@ -77,8 +80,8 @@ func static(program []byte) error {
 // entry is a file of an archive.
 type entry struct {
 	name         string
-	mode         uint32 // as of stat(2)
-	major, minor uint32 // of a device
+	mode         uint32 // as in stat(2)
+	major, minor uint32 // numbers of a device
 	data         []byte
 }
 
@@ -87,7 +90,7 @@ type entry struct {
 type archive struct {
 	*bufio.Writer
 	inode uint32
-	err   error // the first
+	err   error // the first error
 }
 
 // add writes a file. It does nothing after an error.
@@ -110,5 +113,5 @@ func (a *archive) add(e entry) {
 	a.pad(len(e.data))
 }
 
-// pad fills up to a multiple of four bytes.
+// pad writes zeros after size bytes, up to a multiple of four.
 func (a *archive) pad(size int) { a.Write(make([]byte, (4-size%4)%4)) }

@@ -1,3 +1,5 @@
+// Runs QEMU: its command line, its process, and why it ended.
+
 package vm
 
 import (
@@ -22,11 +24,11 @@ import (
 
 // accelerator is a way in which QEMU runs a guest.
 type accelerator struct {
-	name    string // result.KVM, result.TCG
-	args    []string
-	kernel  string // parameters of the guest's kernel
-	slower  int    // by which all time limits of a guest are multiplied
-	mayFail bool   // if no guest starts with it, the next one is tried
+	name    string   // result.KVM, result.TCG
+	args    []string // of QEMU
+	kernel  string   // further parameters for the guest's kernel
+	slower  int      // factor by which all time limits of a guest are multiplied
+	mayFail bool     // if no guest starts with it, the next one is tried
 }
 
 // accelerators lists the ways to try, the fastest first. On some machines /dev/kvm exists and yet no guest starts, so
@@ -51,14 +53,14 @@ func qemu() string {
 	return path
 }
 
-// virtualMachine is a virtual virtualMachine. Its files are in memory: a full disk does not matter to them, and nothing
-// of them stays however this process ends.
+// virtualMachine has what QEMU needs to start a guest. Its files are in memory, so a full disk does not matter, and
+// none of them stays when this process ends.
 type virtualMachine struct {
 	accelerator
-	image, initrd, console *os.File
+	image, initrd, console *os.File // the kernel, the first file system, and the output of the guest's console
 }
 
-// File descriptors that QEMU inherits.
+// Numbers of the file descriptors that QEMU inherits.
 const (
 	portFD = 3 + iota
 	imageFD
@@ -66,10 +68,10 @@ const (
 	consoleFD
 )
 
-// pathOf is a path by which QEMU opens a file that it has inherited.
+// pathOf returns a path by which QEMU opens a file whose descriptor it has inherited.
 func pathOf(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// inMemory makes a file in memory, with the content that write writes.
+// inMemory makes a file in memory. write writes its content.
 func inMemory(name string, write func(io.Writer) error) (*os.File, error) {
 	fd, err := unix.MemfdCreate("gateweigh-"+name, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -91,8 +93,7 @@ const (
 	shareTag = "share" // followed by the folder's index in Config.Shares
 )
 
-// args is QEMU's command line, without the program.
-
+// args returns the arguments of QEMU.
 func (m virtualMachine) args(cfg Config) []string {
 	args := append([]string{"-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-smp", strconv.Itoa(cfg.CPUs), "-m", strconv.Itoa(cfg.MemoryMiB)}, m.accelerator.args...)
@@ -108,22 +109,23 @@ func (m virtualMachine) args(cfg Config) []string {
 	return args
 }
 
-// share is the options that give the guest a folder of the machine.
+// share returns the options of QEMU that give the guest a folder of the machine. The guest mounts it by the tag. more
+// is appended to the first option.
 func share(tag, folder, more string) []string {
 	return []string{
 		"-fsdev", "local,id=" + tag + ",path=" + escaped(folder) + ",security_model=none,multidevs=remap" + more,
 		"-device", "virtio-9p-pci,fsdev=" + tag + ",mount_tag=" + tag}
 }
 
-// escaped escapes a path for QEMU's options, which commas separate.
+// escaped returns a path with its commas doubled, because commas separate QEMU's options.
 func escaped(path string) string { return strings.ReplaceAll(path, ",", ",,") }
 
-// process is QEMU, and the machine's end of the port to the guest.
+// process is a started QEMU.
 type process struct {
 	*exec.Cmd
-	port     *os.File
-	messages bytes.Buffer // to be read when it has ended
-	ended    chan struct{}
+	port     *os.File      // the machine's end of the port to the guest
+	messages bytes.Buffer  // error output of QEMU; valid once ended is closed
+	ended    chan struct{} // closed once QEMU has ended
 }
 
 // start starts QEMU. The kernel ends it when this process ends, even when it is killed.
@@ -132,14 +134,14 @@ func (m virtualMachine) start(cfg Config) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the guest's port: %w", err)
 	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "the guest's port"), os.NewFile(uintptr(fds[1]), "port")
-	defer theirs.Close()
-	p := &process{Cmd: exec.Command(qemu(), m.args(cfg)...), port: ours, ended: make(chan struct{})}
-	p.Stderr, p.ExtraFiles = &p.messages, []*os.File{theirs, m.image, m.initrd, m.console}
+	ownEnd, qemuEnd := os.NewFile(uintptr(fds[0]), "the guest's port"), os.NewFile(uintptr(fds[1]), "port")
+	defer qemuEnd.Close()
+	p := &process{Cmd: exec.Command(qemu(), m.args(cfg)...), port: ownEnd, ended: make(chan struct{})}
+	p.Stderr, p.ExtraFiles = &p.messages, []*os.File{qemuEnd, m.image, m.initrd, m.console} // in the order of portFD, …
 	// A process group of its own keeps Ctrl-C from QEMU. Run passes the signal on to the guest's command.
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
-	go func() { // ends with QEMU. Pdeathsig comes when the thread that started QEMU ends, so the thread stays
+	go func() { // ends with QEMU: the kernel would kill QEMU (Pdeathsig) when the thread that started it ends
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(p.ended)
@@ -150,7 +152,7 @@ func (m virtualMachine) start(cfg Config) (*process, error) {
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, errors.Join(fmt.Errorf("starting QEMU: %w", err), ours.Close())
+		return nil, errors.Join(fmt.Errorf("starting QEMU: %w", err), ownEnd.Close())
 	}
 	return p, nil
 }
@@ -165,7 +167,8 @@ func (p *process) stop() {
 // quitTimeout bounds the wait for the end of a QEMU that has closed the guest's port.
 const quitTimeout = 10 * time.Second
 
-// endReason says why a virtual machine ended by itself.
+// endReason waits for the end of a QEMU that was not stopped, and returns why it ended. console is the text on the
+// guest's console.
 func (p *process) endReason(console []byte) error {
 	select {
 	case <-p.ended:
@@ -189,9 +192,10 @@ func (p *process) endReason(console []byte) error {
 	return fmt.Errorf("%w (%s)", ErrEnded, p.ProcessState)
 }
 
-// consoleError is why a guest ended as its kernel or its first process says on the console, and nil where neither does.
+// consoleError returns why a guest ended, if its kernel or its first process has printed that on the console. Otherwise
+// it returns nil.
 func consoleError(console []byte) error {
-	line := func(after string) (string, bool) {
+	line := func(after string) (string, bool) { // the rest of the line after a text
 		_, text, found := bytes.Cut(console, []byte(after))
 		text, _, _ = bytes.Cut(text, []byte("\n"))
 		return string(bytes.TrimSpace(text)), found
@@ -212,7 +216,7 @@ func consoleError(console []byte) error {
 // full.
 var oomKilled = regexp.MustCompile(`Out of memory: Killed process \d+ \(([^)]*)\)`)
 
-// outOfMemory is the error of a guest whose console says that its memory was full, and nil otherwise.
+// outOfMemory returns an error if the console of a guest says that its memory was full, and nil otherwise.
 func outOfMemory(console []byte) error {
 	var names []string
 	for _, m := range oomKilled.FindAllSubmatch(console, -1) {
@@ -234,7 +238,7 @@ func outOfMemory(console []byte) error {
 // qemuMiB is the memory that QEMU takes beside the guest's, MiB.
 const qemuMiB = 256
 
-// enoughMemory compares what the guest may use with what the machine has to spare.
+// enoughMemory returns an error if mib MiB are too little for a guest, or more than the machine has available.
 func enoughMemory(mib int) error {
 	if mib < minGuestMiB {
 		return fmt.Errorf("%w: %d MiB: a guest needs %d at least (--vm-memory)", ErrMemory, mib, minGuestMiB)

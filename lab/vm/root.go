@@ -1,3 +1,5 @@
+// Puts the guest's file systems together. All of this runs in the guest.
+
 package vm
 
 import (
@@ -21,7 +23,7 @@ type mount struct {
 	data                 string
 }
 
-// mountAll mounts in order, and makes the folders for it.
+// mountAll mounts all of a list in order, and makes target folders that are missing.
 func mountAll(list []mount) error {
 	for _, m := range list {
 		if _, err := os.Stat(m.target); err != nil {
@@ -36,7 +38,7 @@ func mountAll(list []mount) error {
 	return nil
 }
 
-// p9 is the mount options of the machine's folders (9p): over virtio, in large messages, with permissions by user.
+// p9 is the options for mounting folders of the machine (9p): over virtio, in large messages, with permissions by user.
 const p9 = "trans=virtio,version=9p2000.L,msize=524288,access=client"
 
 // prepareRoot sets the guest's clock and host name and mounts its file systems: an overlay on the machine's root,
@@ -77,7 +79,7 @@ func assembleRoot(o guestOrder) error {
 	if err != nil {
 		return err
 	}
-	in := func(path string) string { return "/" + newRoot + path }
+	in := func(path string) string { return "/" + newRoot + path } // path in the new root
 	list := []mount{
 		{"overlay", in(""), "overlay", 0, "lowerdir=/" + lowerFolder + ",upperdir=" + upper + ",workdir=" + work},
 		{"devtmpfs", in("/dev"), "devtmpfs", 0, ""},
@@ -131,7 +133,7 @@ func (o guestOrder) hiddenFolders() (list []string) {
 	return list
 }
 
-// path are the folders in which the command finds programs.
+// path returns the folders in which the command finds programs: those of PATH in its environment.
 func (o guestOrder) path() (list []string) {
 	for _, variable := range o.Env {
 		if text, is := strings.CutPrefix(variable, "PATH="); is { // the last counts
@@ -141,9 +143,11 @@ func (o guestOrder) path() (list []string) {
 	return list
 }
 
+// isBelow reports whether a path is below a folder.
 func isBelow(path, folder string) bool { return strings.HasPrefix(path, folder+"/") }
 
-// enterRoot makes newRoot the root of all processes and of the kernel's threads, whose root is this process's.
+// enterRoot makes newRoot the root folder of this process, the guest's first one. All other processes and the kernel's
+// threads have the same root.
 func enterRoot() error {
 	if err := os.Chdir("/" + newRoot); err != nil {
 		return err
@@ -197,6 +201,7 @@ func makeDeviceFiles(file string) error {
 	return nil
 }
 
+// loopbackUp sets the guest's loopback interface up.
 func loopbackUp() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

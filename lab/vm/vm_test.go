@@ -21,9 +21,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/vm"
 )
 
+// envKilled is set, to a kernel's release, in the environment of a process that TestGuestEndsWithItsParent kills.
 const envKilled = "GATEWEIGH_TEST_KILLED"
 
-// TestMain lets the test binary be the first process of guests, and a process to be killed.
+// TestMain runs the tests. The test binary also is the first process of guests (vm.RunAs), and the process that
+// TestGuestEndsWithItsParent kills while it runs a guest.
 func TestMain(m *testing.M) {
 	vm.RunAs(os.Args)
 	if release := os.Getenv(envKilled); release != "" {
@@ -42,14 +44,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// guest runs a shell command in a guest.
+// guest is the outcome of a shell script that ran in a guest.
 type guest struct {
 	vm.Ended
 	err            error
-	share, logs    string
+	share, logs    string // the first shared folder, and vm.Config.Logs
 	stdout, stderr string
 }
 
+// boot runs a shell script in a guest, in its first shared folder. It sets what cfg leaves open.
 func boot(t *testing.T, cfg vm.Config, script string) guest {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -68,7 +71,8 @@ func boot(t *testing.T, cfg vm.Config, script string) guest {
 	return g
 }
 
-// console checks that the console of a guest that failed was kept, is named, and has a text.
+// console checks that the console of a guest that failed is in a file, that the error names the file, and that it has a
+// text.
 func (g guest) console(t *testing.T, text string) {
 	t.Helper()
 	file := filepath.Join(g.logs, vm.ConsoleFile)
@@ -78,7 +82,7 @@ func (g guest) console(t *testing.T, text string) {
 	}
 }
 
-// TestGuests runs guests, two at once, of which one ends well.
+// TestGuests runs several guests at the same time, of which one ends without an error.
 func TestGuests(t *testing.T) {
 	k, temporary := labtest.Guests(t), t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -98,7 +102,8 @@ func TestGuests(t *testing.T) {
 	}
 }
 
-// testCommandEnds: the command has the machine's programs and the kernel's parts. A disk that it fills is full for it.
+// testCommandEnds: a command in a guest can use the machine's programs and the kernel's modules. It writes shared
+// folders, and a full disk is full for it too. Run returns its output and exit code.
 func testCommandEnds(t *testing.T, k kernel.Kernel) {
 	programs := t.TempDir()
 	if err := os.WriteFile(filepath.Join(programs, "greet"), []byte("#!/bin/sh\necho greeted\n"), 0o755); err != nil {
@@ -140,7 +145,7 @@ sleep 1000 & exit 7`)
 	}
 }
 
-// smallDisk is a disk of 1 MiB.
+// smallDisk returns the folder of a disk of 1 MiB.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -155,7 +160,7 @@ func smallDisk(t *testing.T) string {
 func TestGuestEndsWithItsParent(t *testing.T) {
 	k := labtest.Guests(t)
 	temporary := t.TempDir()
-	runtime.LockOSThread() // its death is the signal, also where the test's time is over
+	runtime.LockOSThread() // the kernel kills the process when this thread ends (Pdeathsig)
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command("/proc/self/exe", t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

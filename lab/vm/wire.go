@@ -1,3 +1,5 @@
+// How the machine and its guest talk: frames on a virtual serial port. Both sides use this code.
+
 package vm
 
 import (
@@ -20,25 +22,25 @@ const (
 	exit   kind = 'x' // a guestExit: the last frame
 )
 
-// From the machine.
+// Kinds of frames that the machine sends.
 const (
-	order  kind = 'c' // order
+	order  kind = 'c' // a guestOrder: the first frame
 	signal kind = 's' // one byte: the number of a signal for the command
 )
 
 // guestHello describes a guest that has booted.
 type guestHello struct {
-	Release string // of its kernel
-	CPU     string // model
+	Release string // of the guest's kernel
+	CPU     string // model of the guest's CPU
 }
 
-// guestOrder says what the guest does.
+// guestOrder says what the guest is to do.
 type guestOrder struct {
-	Command, Env, Shares []string
-	Dir, Modules         string
-	Release              string // of the kernel
-	Program              string // path of the program that the initrd has as init
-	Now                  int64  // the time for its clock: Unix time, ns
+	Command, Env, Shares []string // see Config
+	Dir, Modules         string   // see Config and kernel.Kernel
+	Release              string   // of the kernel
+	Program              string   // path of the program that the initrd has as init
+	Now                  int64    // the time for its clock: Unix time, ns
 	Hostname             string
 }
 
@@ -48,18 +50,19 @@ type guestExit struct {
 	Error string
 }
 
-// maxFrame bounds a frame's content.
+// maxFrame is the largest size of a frame's content, bytes.
 const maxFrame = 1 << 20
 
 // wire sends and receives frames. A frame is a byte with its kind, four bytes with its length, and the content.
 type wire struct {
 	port io.ReadWriter
-	mu   sync.Mutex // held while a frame is written
+	mu   sync.Mutex // held while a frame is sent
 }
 
 // errFrame is the error of a frame longer than maxFrame. No part of it is sent.
 var errFrame = errors.New("more than a frame between the machine and its guest holds")
 
+// send sends a frame of this kind. It may be called by several goroutines at once.
 func (w *wire) send(k kind, content []byte) error {
 	if len(content) > maxFrame {
 		return fmt.Errorf("%w: %d bytes, and %d are the limit", errFrame, len(content), maxFrame)
@@ -71,6 +74,7 @@ func (w *wire) send(k kind, content []byte) error {
 	return err
 }
 
+// sendJSON sends a frame whose content is v as JSON.
 func (w *wire) sendJSON(k kind, v any) error {
 	content, err := json.Marshal(v)
 	if err != nil {
@@ -79,6 +83,7 @@ func (w *wire) sendJSON(k kind, v any) error {
 	return w.send(k, content)
 }
 
+// receive waits for the next frame, and returns its kind and its content.
 func (w *wire) receive() (kind, []byte, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(w.port, head[:]); err != nil {

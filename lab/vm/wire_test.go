@@ -7,13 +7,14 @@ import (
 	"testing"
 )
 
-// port is a port whose two directions are apart.
+// port stands for the port between machine and guest. What is written to it is not read from it.
 type port struct{ in, out bytes.Buffer }
 
 func (p *port) Read(b []byte) (int, error)  { return p.in.Read(b) }
 func (p *port) Write(b []byte) (int, error) { return p.out.Write(b) }
 
-// FuzzReceive: frames arrive as they were sent, and no bytes of a guest end this process.
+// FuzzReceive: a frame that receive accepts, sent again, has the same bytes. No bytes of a guest make this process
+// panic.
 func FuzzReceive(f *testing.F) {
 	f.Add([]byte("o\x03\x00\x00\x00abc"))
 	f.Add([]byte("o\xff\xff\xff\xff"))
@@ -31,7 +32,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// TestFrameLimit: of content that the other side would refuse nothing is sent, so the conversation goes on.
+// TestFrameLimit: of content that is too long for a frame no byte is sent, so later frames still arrive.
 func TestFrameLimit(t *testing.T) {
 	p := &port{}
 	w := &wire{port: p}
@@ -48,7 +49,7 @@ func TestFrameLimit(t *testing.T) {
 	}
 }
 
-// TestStatic: a guest has no libraries before it has its root.
+// TestStatic: a dynamically linked program is refused, because the initrd has no libraries.
 func TestStatic(t *testing.T) {
 	program, err := os.ReadFile("/bin/sh")
 	if err != nil {

@@ -1,15 +1,15 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Looks at the clock at each interrupt of a CPU's timers. Nothing but a CPU that is away, or work with
- * interrupts off, delays these interrupts. */
+/* Notes the longest time between two timer interrupts of a CPU. The timer of watch.go has a short period. Only a
+ * CPU that is away, or code that runs with interrupts switched off, delays its interrupts. */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct seen {
-	__u64 last;    /* CLOCK_MONOTONIC, ns */
+	__u64 last;    /* time of the last interrupt: CLOCK_MONOTONIC, ns */
 	__u64 longest; /* ns between two interrupts; user space sets it to 0 */
 };
 
@@ -21,7 +21,7 @@ struct {
 	__type(value, struct seen);
 } times SEC(".maps");
 
-volatile const __u32 watched; /* CPU */
+volatile const __u32 watched; /* number of the watched CPU */
 
 SEC("raw_tp/hrtimer_expire_entry") int look(void *ctx)
 {

@@ -1,5 +1,9 @@
-// Package watch notices that a CPU is away: another guest of the machine has it, or its firmware. Meanwhile the rings
-// of the CPU's links fill up and lose packets. Such losses are not caused by the programs under test.
+// Package watch notices that a CPU is away: the hypervisor has given it to another virtual machine, or firmware runs on
+// it. Meanwhile the rings of the CPU's links fill up and lose packets. The programs under test do not cause such
+// losses.
+//
+// A timer interrupts the CPU every 200 µs, and an eBPF program (watch.bpf.c) notes the longest time between two
+// interrupts.
 package watch
 
 //go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -type seen -cflags "-O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu" programs watch.bpf.c
@@ -27,10 +31,10 @@ var ErrDenied = errors.New("watching a CPU is not permitted here: it takes root,
 // CPU is a watched CPU.
 type CPU struct {
 	objs   programsObjects
-	hook   link.Link
-	timer  int // perf event; -1: none
-	memory []byte
-	seen   *programsSeen
+	hook   link.Link     // the program's attachment to the timers' tracepoint
+	timer  int           // perf event that makes the timer; -1: none
+	memory []byte        // the program's map
+	seen   *programsSeen // the map's only entry
 }
 
 // Start watches a CPU until Close. If the process lacks the right, the error wraps ErrDenied.
@@ -60,8 +64,9 @@ func Start(cpu int) (_ *CPU, err error) {
 		return nil, fmt.Errorf("mapping its memory: %w", err)
 	}
 	c.seen = (*programsSeen)(unsafe.Pointer(&c.memory[0]))
-	// The kernel stops events that overflow more often than it likes, and counts from tick to tick; a CPU without work has
-	// no ticks, so the event does not overflow there. Its timer runs all the same.
+	// This event makes the kernel run a timer with the period. The event leaves out idle time, and then does not overflow
+	// on an idle CPU: the kernel stops an event that overflows too often between two ticks, and an idle CPU has no ticks.
+	// The timer runs on an idle CPU all the same.
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
 		Config: unix.PERF_COUNT_SW_CPU_CLOCK,

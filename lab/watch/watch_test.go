@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// The timer runs also while its CPU has nothing to do, and programs that have the CPU do not delay it.
+// TestTimer: the timer of a watched CPU runs on, 100 periods and more. It runs whether the CPU is idle or not.
 func TestTimer(t *testing.T) {
 	c, err := Start(0)
 	if err != nil {
@@ -21,7 +21,8 @@ func TestTimer(t *testing.T) {
 	labtest.Await(t, "the timer", func() bool { return atomic.LoadUint64(&c.seen.Last) > last+100*uint64(timerPeriod) })
 }
 
-// An absence is told once. Of the machine's own ones a test knows nothing, so one is written where the program does.
+// TestAwayReportsAbsenceOnce: Away returns an absence once. A test cannot take a CPU away, so it writes an absence into
+// the memory of the eBPF program.
 func TestAwayReportsAbsenceOnce(t *testing.T) {
 	c, err := Start(0)
 	if err != nil {
@@ -36,6 +37,8 @@ func TestAwayReportsAbsenceOnce(t *testing.T) {
 	labtest.Await(t, "none", func() bool { return c.Away() < away/2 })
 }
 
+// TestRefusals: the error of Start says whether the process lacks the right, or the CPU does not exist. The first case
+// runs in the process that TestStartWithoutRights starts.
 func TestRefusals(t *testing.T) {
 	if os.Getenv(restrictedEnv) != "" {
 		if _, err := Start(0); !errors.Is(err, ErrDenied) {
@@ -48,8 +51,10 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// restrictedEnv is set in the environment of a process without capabilities.
 const restrictedEnv = "GATEWEIGH_TEST_RESTRICTED"
 
+// TestStartWithoutRights runs TestRefusals in a process without capabilities.
 func TestStartWithoutRights(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

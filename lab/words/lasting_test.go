@@ -5,6 +5,7 @@ import (
 	"time"
 )
 
+// TestLasting: durations are written with their two largest units, and rounded to what these show.
 func TestLasting(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0 ms", 1234 * time.Microsecond: "1.23 ms", 250 * time.Millisecond: "250 ms", time.Second: "1 s",

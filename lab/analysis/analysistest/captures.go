@@ -10,11 +10,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// Sniffer is a simulated device that captures.
+// Sniffer is a simulated capture program.
 type Sniffer struct {
 	Name    string
-	FrameUs float64                          // true CPU of a frame that it takes; 0: it takes none
-	Less    []result.Dimension               // dimensions that it does not have
+	FrameUs float64                          // true CPU time for each frame that it takes, µs; 0: it takes none
+	Less    []result.Dimension               // dimensions that cells of this program lack
 	Factor  func(figure result.Cell) float64 // factor on FrameUs by cell; nil: 1
 }
 
@@ -26,9 +26,9 @@ type Captures struct {
 	Settings   []result.Cell // without device and load
 	Offered    []float64     // Mbit/s
 	Blocks     int
-	ReceiveUs  float64 // CPU of a frame before any program takes it
-	Share      float64 // of a CPU that the host has
-	Sink       bool    // frames are forwarded, and counted where they arrive
+	ReceiveUs  float64 // CPU time of the kernel for each frame, before any program takes it, µs
+	Share      float64 // share of one CPU that the host has
+	Sink       bool    // true: frames are forwarded, and counted where they arrive
 }
 
 // Run simulates the run. A host receives frames before its programs take any, so programs lose frames first when the
@@ -69,7 +69,8 @@ func (s Captures) trial(rng *rand.Rand, d Sniffer, cell result.Cell) *capture.Tr
 	}
 	noise := 1 + 0.01*rng.NormFloat64()
 	perSecond := cell.Number(result.OfferedMbps) * 1e6 / 8 / sizes.MeanBytes()
-	receive, take := s.ReceiveUs*noise*perSecond/1e6, d.FrameUs*noise/1e6 // CPUs for all frames, and for one
+	// receive is the number of CPUs that receiving all frames takes; take is a program's CPU time for a frame, s.
+	receive, take := s.ReceiveUs*noise*perSecond/1e6, d.FrameUs*noise/1e6
 	if d.Factor != nil {
 		take *= d.Factor(cell)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Spec describes a simulated run. Every DUT is swept over every combination of
+// Spec describes a simulated run. Every DUT is measured with every combination of
 // profile, direction, clients and offered load.
 type Spec struct {
 	Seed       uint64
@@ -282,9 +282,12 @@ func Changed(t result.Trial, change func(*cost.Sides)) result.Trial {
 	return t
 }
 
-// Write makes a run folder of a simulated run. It does not flush each record as a real run does, so that large runs are
-// quick.
+// Write writes the folder of a simulated run, and makes it if it is missing. It does not flush each record as a real
+// run does, so that large runs are quick.
 func Write(dir string, run result.Run) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
 	if err := result.WriteEnvironment(dir, run.Environment); err != nil {
 		return err
 	}

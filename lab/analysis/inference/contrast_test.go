@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 )
 
+// near requires a number to be want to four decimals.
 func near(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 1e-4 {
@@ -16,8 +17,8 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// TestOneSided holds Welch's test against its formulas worked out by hand, and the
-// p-value against Student's density integrated by Simpson's rule.
+// TestOneSided compares Welch's test with its formulas worked out by hand, and the p-value with Student's density
+// integrated by Simpson's rule.
 func TestOneSided(t *testing.T) {
 	x, y := inference.SampleOf([]float64{2.1, 2.5, 1.9, 2.8}), inference.SampleOf([]float64{1.2, 1.9, 1.5})
 	d := x.Less(y)
@@ -87,7 +88,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestBounds are the ends of the interval.
+// TestBounds: Lower and Upper return the ends of the interval.
 func TestBounds(t *testing.T) {
 	s := inference.SampleOf([]float64{2.1, 2.5, 1.9, 2.8})
 	lo, hi := s.Interval(0.95)

@@ -8,12 +8,13 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
+// coefficient returns a function that picks one coefficient of a fit.
 func coefficient(i int) func([]float64) float64 {
 	return func(beta []float64) float64 { return beta[i] }
 }
 
-// TestJackknifeIsTheIntervalOverBlocks: with the same X in every cluster the
-// fit is the mean of one fit a cluster, and so is its interval.
+// TestJackknifeIsTheIntervalOverBlocks: with the same X in every cluster, the fit over all clusters is the mean of the
+// fits to single clusters, and its interval is the t-interval of this mean.
 func TestJackknifeIsTheIntervalOverBlocks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	var rows []Row
@@ -42,10 +43,9 @@ func TestJackknifeIsTheIntervalOverBlocks(t *testing.T) {
 	}
 }
 
-// TestFitCoverage: coefficients that differ within clusters and one that
-// differs only between them, with a shift a cluster. Of 2000 intervals about
-// 1900 must hold the truth; a fit that took rows for independent would have far
-// fewer for the latter.
+// TestFitCoverage: the load changes within clusters, the number of clients only between clusters, and each cluster has
+// a random shift. About 1900 of 2000 intervals must contain the true coefficient. A fit that took the rows for
+// independent would have far fewer for the clients.
 func TestFitCoverage(t *testing.T) {
 	const simulations = 2000
 	truth := []float64{2, 8, 0.05}
@@ -79,6 +79,7 @@ func TestFitCoverage(t *testing.T) {
 	}
 }
 
+// TestFitsThatCannotBe: rows that do not determine the coefficients give no fit, or a fit without an interval.
 func TestFitsThatCannotBe(t *testing.T) {
 	twice := []Row{{[]float64{1, 2}, 3, 0}, {[]float64{2, 4}, 6, 1}, {[]float64{3, 6}, 9, 2}}
 	if _, ok := LeastSquares(twice, 0); ok {
@@ -112,7 +113,9 @@ func TestCondition(t *testing.T) {
 	near(t, "condition", got, 3, 1e-9)
 }
 
-// TestTrends compares with scipy.stats.linregress, whose mean is taken out here.
+// TestTrends compares with scipy.stats.linregress. Trends expects columns without their means, so the test subtracts
+// them first. six is a sample in sample_test.go; near(t, what, got, want, tolerance) compares with a relative
+// tolerance.
 func TestTrends(t *testing.T) {
 	x := []float64{0, 1, 2, 3, 4, 5}
 	y := append([]float64{}, six...)
@@ -141,8 +144,8 @@ func TestTrends(t *testing.T) {
 	}
 }
 
-// TestSerial: residuals 1 1 1 -1 -1 -1 are correlated by 3/6 from one to the
-// next, so a third of them counts; those that alternate all count.
+// TestSerial: the residuals 1 1 1 -1 -1 -1 have a correlation of 3/6 between neighbours, so a third of the values
+// counts as independent. Residuals that alternate do not reduce the number.
 func TestSerial(t *testing.T) {
 	s := Sample{Mean: 1, SE: 2, Freedom: 9, N: 11}
 	alike := s.Serial([]float64{1, 1, 1, -1, -1, -1})

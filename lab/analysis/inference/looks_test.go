@@ -9,6 +9,7 @@ import (
 	"testing"
 )
 
+// TestLooks: looks (checks whether an interval is narrow enough) happen at few, fixed numbers of values.
 func TestLooks(t *testing.T) {
 	for most, want := range map[int][]int{
 		10: {10}, 12: {10, 12}, 16: {10, 16}, 60: {10, 16, 24, 36, 54, 60}, 200: {10, 16, 24, 36, 54, 82, 124, 186, 200},
@@ -19,12 +20,13 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// source draws values of mean 0 and deviation 1; drift is by how many deviations the mean moves in 100 values.
+// source is a distribution of values with mean 0 and standard deviation 1. drift is the number of standard deviations
+// by which the mean moves in 100 values.
 type source struct {
 	name  string
 	drift float64
 	draw  func(r *rand.Rand) float64
-	// least and most are the bounds of the coverage, %.
+	// least and most are the bounds that the test requires of the coverage, %.
 	least, most float64
 }
 
@@ -32,10 +34,11 @@ var sources = []source{
 	{"normal", 0, (*rand.Rand).NormFloat64, 94, 96},
 	{"heavy tails, t of 3 degrees of freedom", 0, heavy, 94.5, 97.5},
 	{"drift of two deviations in 100 values", 2, (*rand.Rand).NormFloat64, 94, 100},
-	// The interval of a fixed number of values holds such a mean in 92 % of samples of 10.
+	// Here even an interval of a fixed number of values, 10, contains the mean in 92 % of samples only.
 	{"skewed, log-normal 0.5", 0, skewed, 89.5, 96.5},
 }
 
+// heavy draws from Student's t-distribution with 3 degrees of freedom, scaled to a standard deviation of 1.
 func heavy(r *rand.Rand) float64 {
 	var squares float64
 	for range 3 {
@@ -45,18 +48,21 @@ func heavy(r *rand.Rand) float64 {
 	return r.NormFloat64() / math.Sqrt(squares)
 }
 
+// skewedSD is the standard deviation of the log-normal distribution that skewed scales.
 var skewedSD = math.Sqrt((math.Exp(0.25) - 1) * math.Exp(0.25))
 
+// skewed draws from a log-normal distribution, shifted to mean 0 and scaled to a standard deviation of 1.
 func skewed(r *rand.Rand) float64 {
 	return (math.Exp(0.5*r.NormFloat64()) - math.Exp(0.125)) / skewedSD
 }
 
-// noises are deviations of a value, in half-widths that are enough: from samples that end at the first look to samples
-// that end with all their values.
+// noises are standard deviations of a value. The unit is the half-width at which an interval is narrow enough. With the
+// first ones, samples end at the first look; with the last ones, after all their values.
 var noises = []float64{0.5, 1.5, 2, 2.5, 3.5, 6, 12}
 
-// coverage is how often, %, the interval of a sample that ends at a look holds its mean, and the values of a sample. Of
-// a mean that drifts it is the mean while the sample was drawn.
+// coverage simulates samples of at most most values that end at a look. held is the share of samples, %, whose interval
+// contains the true mean; values is their mean number of values. If the mean drifts, the true mean is its average over
+// the sample.
 func (src source) coverage(noise float64, most, samples int) (held, values float64) {
 	r := rand.New(rand.NewPCG(1, math.Float64bits(noise)))
 	looks, used := Looks(most), LookConfidence(0.95)

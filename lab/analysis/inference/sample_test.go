@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// near requires a number to be want, with a relative tolerance.
 func near(t *testing.T, what string, got, want, tolerance float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= tolerance*math.Max(1e-300, math.Abs(want))) && got != want {
@@ -35,6 +36,7 @@ func TestTests(t *testing.T) {
 	near(t, "far tail", Sample{Mean: 1, SE: 1e-4, Freedom: 9, N: 10}.PDifferent(), 5.091792199508464e-33, 1e-9)
 }
 
+// TestWithoutSpread: equal values have certain p-values, 0 or 1. A single value cannot be tested.
 func TestWithoutSpread(t *testing.T) {
 	same := SampleOf([]float64{0.3, 0.3, 0.3})
 	if same.PDifferent() != 0 || same.PEquivalent(0.4) != 0 || same.PEquivalent(0.2) != 1 {
@@ -54,8 +56,8 @@ func TestWithoutSpread(t *testing.T) {
 	}
 }
 
-// TestAdjust goes through the steps by hand: three quantities, six tests, at
-// most three null hypotheses true at once.
+// TestAdjust compares Adjust with steps worked out by hand: three quantities, six tests, at most three null hypotheses
+// true at once.
 func TestAdjust(t *testing.T) {
 	none := math.NaN()
 	different := []float64{0.001, 0.9, none, 0.02}
@@ -78,6 +80,7 @@ func TestAdjust(t *testing.T) {
 	}
 }
 
+// b2f is 1 for true.
 func b2f(b bool) float64 {
 	if b {
 		return 1
@@ -85,10 +88,9 @@ func b2f(b bool) float64 {
 	return 0
 }
 
-// TestFamilyWiseError simulates runs of ten quantities, five with a mean of 0
-// and five at the limit, so that every call is wrong that says "different" of
-// the former or "equivalent" of the latter. At most 5 % of the runs may have
-// one: 200 of 4000, give or take 4 standard deviations (55).
+// TestFamilyWiseError simulates runs with ten quantities. Those with an even index have the mean 0, so "different" is a
+// wrong verdict. Those with an odd index have a mean at the limit, so "equivalent" is a wrong verdict. At most 5 % of
+// the runs may have a wrong verdict: 200 of 4000, give or take 4 standard deviations (55).
 func TestFamilyWiseError(t *testing.T) {
 	const runs, limit = 4000, 0.05
 	rng := rand.New(rand.NewPCG(3, 0))
@@ -115,6 +117,7 @@ func TestFamilyWiseError(t *testing.T) {
 	}
 }
 
+// anyWrong returns 1 if a run of TestFamilyWiseError has a wrong verdict at the level of 5 %.
 func anyWrong(different, equivalent []float64) int {
 	for i := range different {
 		if i%2 == 0 && different[i] <= 0.05 || i%2 == 1 && equivalent[i] <= 0.05 {

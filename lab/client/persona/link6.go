@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
@@ -19,12 +20,13 @@ func (l *Link) load6(spec *ebpf.CollectionSpec) error {
 	if !l.cfg.LAN6.IsValid() {
 		return nil
 	}
-	if l.cfg.LAN6.Bits() != 64 || !l.cfg.LAN6.Addr().Is6() {
-		return fmt.Errorf("the network %s is not a /64 of IPv6, as SLAAC needs it", l.cfg.LAN6)
+	if l.cfg.LAN6.Bits() > 64 || !l.cfg.LAN6.Addr().Is6() {
+		return fmt.Errorf("the network %s is not of IPv6, or smaller than the /64 that SLAAC needs", l.cfg.LAN6)
 	}
 	spec.Maps["personas6"].MaxEntries = uint32(max(1, addresses6*l.cfg.Clients))
 	prefix := l.cfg.LAN6.Masked().Addr().As16()
-	err := spec.Variables["lan6_prefix"].Set(binary.NativeEndian.Uint64(prefix[:8]))
+	err := errors.Join(spec.Variables["lan6_prefix"].Set(binary.NativeEndian.Uint64(prefix[:8])),
+		spec.Variables["lan6_mask"].Set(binary.NativeEndian.Uint64(net.CIDRMask(l.cfg.LAN6.Bits(), 128)[:8])))
 	addrs, _ := l.ifi.Addrs() // none: the host itself has no address in the LAN
 	for _, a := range addrs {
 		if p, bad := netip.ParsePrefix(a.String()); bad == nil && l.cfg.LAN6.Contains(p.Addr()) && err == nil {
@@ -79,7 +81,7 @@ func (l *Link) SetRouter6(router netip.Addr, mac MAC) error {
 	err := l.addRoute(&netlink.Route{LinkIndex: l.ifi.Index, Gw: router.AsSlice(), Priority: routeMetric,
 		InitCwnd: l.cfg.Window, MTU: l.cfg.MTU})
 	for _, ip := range []netip.Addr{router, l.cfg.Gateway6} {
-		if err == nil && mac != (MAC{}) {
+		if err == nil && mac != (MAC{}) && ip.IsValid() {
 			err = l.SetRouterMAC(ip, mac)
 		}
 	}
@@ -91,11 +93,15 @@ func (l *Link) SetRouter6(router netip.Addr, mac MAC) error {
 
 // Put6 is Put for an IPv6 address: one of the clients' network, or a link-local one.
 func (l *Link) Put6(ip netip.Addr, mac MAC) error {
+	return l.put6(ip, &programsPersona{Mac: mac})
+}
+
+func (l *Link) put6(ip netip.Addr, p *programsPersona) error {
 	if !l.cfg.LAN6.Contains(ip) && !ip.IsLinkLocalUnicast() {
 		return fmt.Errorf("the address %s is not of the clients' network %s", ip, l.cfg.LAN6)
 	}
-	if err := l.objs.Personas6.Put(ip.As16(), &programsPersona{Mac: mac}); err != nil {
-		return fmt.Errorf("giving %s the address %s: %w", mac, ip, err)
+	if err := l.objs.Personas6.Put(ip.As16(), p); err != nil {
+		return fmt.Errorf("giving %s the address %s: %w", MAC(p.Mac), ip, err)
 	}
 	return nil
 }

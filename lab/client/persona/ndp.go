@@ -126,15 +126,25 @@ func (d *NDP) read(conn *packet.Conn) {
 		if !ok {
 			continue
 		}
-		d.mu.Lock()
-		for mac, heard := range d.waiting {
-			if to == mac || to[0]&1 != 0 {
-				heard <- router
-				delete(d.waiting, mac)
-			}
-		}
-		d.mu.Unlock()
+		d.tell(to, router)
 	}
+}
+
+// tell tells the clients that wait, and that an advertisement to a MAC address is for, of its router.
+func (d *NDP) tell(to MAC, router Router) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if to[0]&1 == 0 { // one client's: of thousands, none is looked at but that
+		if heard := d.waiting[to]; heard != nil {
+			heard <- router
+			delete(d.waiting, to)
+		}
+		return
+	}
+	for _, heard := range d.waiting {
+		heard <- router
+	}
+	clear(d.waiting)
 }
 
 // Configure makes the client's addresses as phones do (RFC 4862, 8981): it announces the link-local address by

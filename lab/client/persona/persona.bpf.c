@@ -130,8 +130,8 @@ static __always_inline int arp_out(struct __sk_buff *skb, const void *data, cons
 	return TC_ACT_OK;
 }
 
-/* onto_line puts a session's header on a packet: its length is of one packet. */
-static __always_inline int onto_line(struct __sk_buff *skb, const struct persona *p, __u32 bytes)
+/* onto_line puts a session's header on a packet of an IP protocol: its length is of one packet. */
+static __always_inline int onto_line(struct __sk_buff *skb, const struct persona *p, __u32 bytes, __be16 protocol)
 {
 	struct {
 		__u8 to[ETH_ALEN], from[ETH_ALEN];
@@ -139,7 +139,7 @@ static __always_inline int onto_line(struct __sk_buff *skb, const struct persona
 		struct pppoe_header h;
 	} __attribute__((packed)) head = {
 		.type = bpf_htons(ETH_P_PPP_DATA),
-		.h = { .kind = PPPOE_DATA, .session = p->session, .length = bpf_htons(bytes + sizeof(head.h.protocol)), .protocol = PPP_IPV4 },
+		.h = { .kind = PPPOE_DATA, .session = p->session, .length = bpf_htons(bytes + sizeof(head.h.protocol)), .protocol = protocol },
 	};
 
 	if (skb->gso_size)
@@ -166,7 +166,7 @@ static __always_inline int ip_out(struct __sk_buff *skb, const void *data, const
 	__sync_fetch_and_add(&p->tx_packets, wire_packets(skb));
 	__sync_fetch_and_add(&p->tx_bytes, skb->len - ETH_HLEN);
 	if (p->session)
-		return onto_line(skb, p, bpf_ntohs(ip->tot_len));
+		return onto_line(skb, p, bpf_ntohs(ip->tot_len), PPP_IPV4);
 	bpf_skb_store_bytes(skb, ETH_ALEN, p->mac, ETH_ALEN, 0);
 	return TC_ACT_OK;
 }
@@ -268,7 +268,11 @@ static __always_inline int line_in(struct __sk_buff *skb)
 	struct persona *p;
 	__u16 session = 0;
 
-	if (bpf_skb_load_bytes(skb, 0, &head, sizeof(head)) || head.h.kind != PPPOE_DATA || head.h.protocol != PPP_IPV4)
+	if (bpf_skb_load_bytes(skb, 0, &head, sizeof(head)) || head.h.kind != PPPOE_DATA)
+		return TC_ACT_OK;
+	if (head.h.protocol == PPP_IPV6)
+		return line6_in(skb);
+	if (head.h.protocol != PPP_IPV4)
 		return TC_ACT_OK;
 	p = bpf_map_lookup_elem(&personas, &head.ip.daddr);
 	if (!p)

@@ -35,8 +35,9 @@ func (m MAC) String() string { return net.HardwareAddr(m[:]).String() }
 type Config struct {
 	Interface string       // towards the LAN
 	LAN       netip.Prefix // all clients' addresses lie in it
-	// LAN6 is the clients' IPv6 network, a /64, and Gateway6 the router in it; invalid: the clients have no IPv6. Sockets
-	// can bind to its addresses where net.ipv6.ip_nonlocal_bind is 1.
+	// LAN6 is the clients' IPv6 network, and Gateway6 the router in it; invalid: the clients have no IPv6. It is a /64, or
+	// one of which each PPPoE session has a /64, and which has no router in it. Sockets can bind to its addresses where
+	// net.ipv6.ip_nonlocal_bind is 1.
 	LAN6     netip.Prefix
 	Gateway6 netip.Addr
 	Clients  int // the most that have an address at once
@@ -126,11 +127,15 @@ func mapKey(a netip.Addr) uint32 {
 // Put makes ip the address of the client with the hardware address mac. The address's counters begin at zero.
 func (l *Link) Put(ip netip.Addr, mac MAC) error { return l.put(ip, &programsPersona{Mac: mac}) }
 
-// PutInSession is Put for a client whose packets a PPPoE session carries.
+// PutInSession is Put, or Put6, for a client whose packets a PPPoE session carries.
 func (l *Link) PutInSession(ip netip.Addr, mac MAC, session SessionID) error {
 	var id [2]byte
 	binary.BigEndian.PutUint16(id[:], session.ID)
-	return l.put(ip, &programsPersona{Mac: mac, Session: binary.NativeEndian.Uint16(id[:]), Ac: session.Concentrator})
+	p := &programsPersona{Mac: mac, Session: binary.NativeEndian.Uint16(id[:]), Ac: session.Concentrator}
+	if ip.Is6() {
+		return l.put6(ip, p)
+	}
+	return l.put(ip, p)
 }
 
 func (l *Link) put(ip netip.Addr, p *programsPersona) error {

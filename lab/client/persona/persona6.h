@@ -9,8 +9,10 @@ struct {
 	__type(value, struct persona);
 } personas6 SEC(".maps");
 
-/* The LAN is a /64: its prefix, 0 when clients have no IPv6, and the last half of the host's own address in it. */
+/* The LAN is a /64, or a network of which each session has a /64: its prefix, 0 when clients have no IPv6, with its
+ * mask, and the last half of the host's own address in it. */
 volatile const __u64 lan6_prefix;
+volatile const __u64 lan6_mask;
 volatile const __u64 host6_last;
 
 #define ND_SOLICITATION 135
@@ -39,7 +41,7 @@ static __always_inline int vacant6(const struct in6_addr *addr)
 	__u64 half[2];
 
 	__builtin_memcpy(half, addr, sizeof(half));
-	return lan6_prefix && half[0] == lan6_prefix && half[1] != host6_last;
+	return lan6_prefix && (half[0] & lan6_mask) == lan6_prefix && half[1] != host6_last;
 }
 
 static __always_inline int ip6_out(struct __sk_buff *skb, const void *data, const void *end)
@@ -56,6 +58,8 @@ static __always_inline int ip6_out(struct __sk_buff *skb, const void *data, cons
 		return vacant6(&source) ? refuse(REFUSED_UNLEASED_SOURCE) : TC_ACT_OK;
 	__sync_fetch_and_add(&p->tx_packets, wire_packets(skb));
 	__sync_fetch_and_add(&p->tx_bytes, skb->len - ETH_HLEN);
+	if (p->session)
+		return onto_line(skb, p, sizeof(*ip) + bpf_ntohs(ip->payload_len), PPP_IPV6);
 	bpf_skb_store_bytes(skb, ETH_ALEN, p->mac, ETH_ALEN, 0);
 	return TC_ACT_OK;
 }
@@ -134,12 +138,48 @@ static __always_inline int ip6_in(struct __sk_buff *skb, const void *data, const
 	p = bpf_map_lookup_elem(&personas6, &dest);
 	if (!p)
 		return vacant6(&dest) ? refuse(REFUSED_UNLEASED_DESTINATION) : TC_ACT_OK;
-	if (!same_mac(eth->h_dest, p->mac)) {
+	if (p->session || !same_mac(eth->h_dest, p->mac)) {
 		__sync_fetch_and_add(&p->misdirected, 1);
 		return TC_ACT_SHOT;
 	}
 	__sync_fetch_and_add(&p->rx_packets, wire_packets(skb));
 	__sync_fetch_and_add(&p->rx_bytes, skb->len - ETH_HLEN);
+	bpf_skb_change_type(skb, PACKET_HOST);
+	return TC_ACT_OK;
+}
+
+/* line6_in takes an IPv6 packet of a session out of it. What is of the session's own link, such as router
+ * advertisements, is for the packet socket. */
+static __always_inline int line6_in(struct __sk_buff *skb)
+{
+	struct {
+		struct ethhdr eth;
+		struct pppoe_header h;
+		struct ipv6hdr ip;
+	} __attribute__((packed)) head;
+	struct in6_addr dest;
+	struct persona *p;
+	__u32 bytes, length;
+
+	if (bpf_skb_load_bytes(skb, 0, &head, sizeof(head)))
+		return refuse(REFUSED_MALFORMED);
+	dest = head.ip.daddr;
+	if (dest.s6_addr[0] == 0xff || (dest.s6_addr16[0] & bpf_htons(0xffc0)) == bpf_htons(0xfe80))
+		return TC_ACT_OK;
+	p = bpf_map_lookup_elem(&personas6, &dest);
+	if (!p)
+		return refuse(REFUSED_UNLEASED_DESTINATION);
+	if (head.h.session != p->session || !same_mac(head.eth.h_dest, p->mac) || !same_mac(head.eth.h_source, p->ac)) {
+		__sync_fetch_and_add(&p->misdirected, 1);
+		return TC_ACT_SHOT;
+	}
+	bytes = sizeof(head.ip) + bpf_ntohs(head.ip.payload_len);
+	length = bpf_ntohs(head.h.length);
+	if (length < sizeof(head.h.protocol) + bytes || ETH_HLEN + PPPOE_LEN - sizeof(head.h.protocol) + length > skb->len ||
+	    take_pppoe_off(skb, bpf_htons(ETH_P_IPV6)))
+		return refuse(REFUSED_MALFORMED);
+	__sync_fetch_and_add(&p->rx_packets, 1);
+	__sync_fetch_and_add(&p->rx_bytes, bytes);
 	bpf_skb_change_type(skb, PACKET_HOST);
 	return TC_ACT_OK;
 }

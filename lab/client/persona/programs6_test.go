@@ -1,3 +1,7 @@
+// Tests of the eBPF programs for IPv6. alice and bob are clients with addresses and MACs of their own, nobody is none;
+// own is the host and wireMAC the router; try runs a program over a packet, and check compares verdict (pass, shot,
+// redirect) and packet (programs_test.go).
+
 package persona
 
 import (

@@ -46,6 +46,7 @@ const (
 	programsProgToLan     = "to_lan"
 	programsVarHost6Last  = "host6_last"
 	programsVarHostAddr   = "host_addr"
+	programsVarLan6Mask   = "lan6_mask"
 	programsVarLan6Prefix = "lan6_prefix"
 	programsVarLanBase    = "lan_base"
 	programsVarLanMask    = "lan_mask"
@@ -112,6 +113,7 @@ type programsMapSpecs struct {
 type programsVariableSpecs struct {
 	Host6Last  *ebpf.VariableSpec `ebpf:"host6_last"`
 	HostAddr   *ebpf.VariableSpec `ebpf:"host_addr"`
+	Lan6Mask   *ebpf.VariableSpec `ebpf:"lan6_mask"`
 	Lan6Prefix *ebpf.VariableSpec `ebpf:"lan6_prefix"`
 	LanBase    *ebpf.VariableSpec `ebpf:"lan_base"`
 	LanMask    *ebpf.VariableSpec `ebpf:"lan_mask"`
@@ -156,6 +158,7 @@ func (m *programsMaps) Close() error {
 type programsVariables struct {
 	Host6Last  *ebpf.Variable `ebpf:"host6_last"`
 	HostAddr   *ebpf.Variable `ebpf:"host_addr"`
+	Lan6Mask   *ebpf.Variable `ebpf:"lan6_mask"`
 	Lan6Prefix *ebpf.Variable `ebpf:"lan6_prefix"`
 	LanBase    *ebpf.Variable `ebpf:"lan_base"`
 	LanMask    *ebpf.Variable `ebpf:"lan_mask"`

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -19,8 +20,9 @@ type Session struct {
 	mac      MAC
 	account  Account
 
-	// Each channel is closed once: when a PADO came, when a PADS came, when IPCP is open, when the session is over.
-	offered, confirmed, opened, closed chan struct{}
+	// Each channel is closed once: when a PADO came, when a PADS came, when IPCP is open, when IPCP and IPV6CP are, when a
+	// router advertisement came, when the session is over.
+	offered, confirmed, opened, opened6, advertised, closed chan struct{}
 
 	mu           sync.Mutex // guards what follows, and link's methods
 	concentrator SessionID
@@ -29,7 +31,9 @@ type Session struct {
 	early        [][]byte    // frames for link that were read before the PADS, which comes by another socket
 	timer        *time.Timer // calls tick; nil before link
 	terms        ppp.Terms
-	endReason    error // why the session is over
+	prefix       netip.Prefix // a /64, as advertised
+	router6      netip.Addr   // which advertised it
+	endReason    error        // why the session is over
 }
 
 // maxEarly is the largest number of frames in Session.early.
@@ -52,19 +56,39 @@ func (s *Session) dial(ctx context.Context, tries *Tries) error {
 	if err := s.ask(ctx, padr, s.confirmed, tries); err != nil {
 		return fmt.Errorf("asking for a session (PADR): %w", err)
 	}
-	select {
-	case <-s.opened:
-		return nil
-	case <-s.closed:
-		return fmt.Errorf("session %d: %w", s.concentrator.ID, s.endReason)
-	case <-ctx.Done():
+	err := s.await(ctx, s.opened, nil)
+	if err == nil && s.sessions.net6.IsValid() {
+		err = s.autoconfigure(ctx, tries)
+	}
+	if err != nil && !isClosed(s.closed) {
 		s.mu.Lock()
-		s.link.Abort(context.Cause(ctx))
+		s.link.Abort(err)
 		s.mu.Unlock()
 		_ = s.terminate()
-		return fmt.Errorf("session %d: logging in: %w", s.concentrator.ID, context.Cause(ctx))
+		err = fmt.Errorf("logging in: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("session %d: %w", s.concentrator.ID, err)
+	}
+	return nil
+}
+
+// await waits until a channel of the session is closed. It returns why that did not happen: the session's end, ctx's,
+// or errLate when late, which may be nil, came first.
+func (s *Session) await(ctx context.Context, reached <-chan struct{}, late <-chan time.Time) error {
+	select {
+	case <-reached:
+		return nil
+	case <-s.closed:
+		return s.endReason
+	case <-late:
+		return errLate
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
+
+var errLate = errors.New("not in time")
 
 // ask sends a frame of discovery, repeatedly, until answered is closed.
 func (s *Session) ask(ctx context.Context, f *pppoe.Frame, answered <-chan struct{}, tries *Tries) error {
@@ -121,7 +145,8 @@ func (s *Session) receive(f *pppoe.Frame) {
 			return
 		}
 		s.concentrator.ID = f.Session
-		s.link = ppp.New(ppp.Config{User: s.account.User, Password: s.account.Password}, (*pppHandler)(s))
+		s.link = ppp.New(ppp.Config{User: s.account.User, Password: s.account.Password, IPv6: s.sessions.net6.IsValid()},
+			(*pppHandler)(s))
 		s.timer = time.AfterFunc(time.Hour, s.tick)
 		s.link.Open(now)
 		for _, frame := range s.early {
@@ -136,6 +161,7 @@ func (s *Session) receive(f *pppoe.Frame) {
 	case f.Code == pppoe.PADT:
 		s.link.Abort(ppp.ErrPeerClosed)
 	case f.PPP != nil:
+		s.hear6(f.PPP)
 		s.link.Receive(now, f.PPP)
 		s.setTimer(now)
 	}
@@ -187,6 +213,9 @@ func (h *pppHandler) Opened(t ppp.Terms) {
 	h.terms = t
 	if !isClosed(h.opened) {
 		close(h.opened)
+	}
+	if t.PeerID != ([8]byte{}) && !isClosed(h.opened6) {
+		close(h.opened6)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 
 	"github.com/mdlayher/packet"
@@ -28,6 +29,7 @@ type Account struct{ User, Password string }
 // only negotiation and echoes come here. Its methods may be called from many goroutines.
 type Sessions struct {
 	ifi     *net.Interface
+	net6    netip.Prefix    // each client has a /64 of it; invalid: clients have no IPv6
 	sockets [2]*packet.Conn // of discovery, of sessions
 	reading sync.WaitGroup
 
@@ -35,13 +37,14 @@ type Sessions struct {
 	byClient map[MAC]*Session // by the client's address
 }
 
-// NewSessions opens the sockets on an interface.
-func NewSessions(name string) (*Sessions, error) {
+// NewSessions opens the sockets on an interface. net6 is the network of which the concentrator tells each client a /64;
+// invalid: clients do not negotiate IPv6.
+func NewSessions(name string, net6 netip.Prefix) (*Sessions, error) {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("PPPoE on %s: %w", name, err)
 	}
-	s := &Sessions{ifi: ifi, byClient: map[MAC]*Session{}}
+	s := &Sessions{ifi: ifi, net6: net6, byClient: map[MAC]*Session{}}
 	for i, kind := range []int{pppoe.Discovery, pppoe.Session} {
 		if s.sockets[i], err = packet.Listen(ifi, packet.Raw, kind, nil); err != nil {
 			return nil, errors.Join(fmt.Errorf("PPPoE on %s: opening a packet socket: %w", name, err), s.Close())
@@ -103,13 +106,14 @@ func (s *Sessions) send(f *pppoe.Frame) error {
 }
 
 // Dial sets up a session for the client with the hardware address mac and logs it in: PADI, PADO, PADR, PADS, LCP,
-// authentication, IPCP. It repeats the frames of discovery while there is no answer, until ctx ends.
+// authentication, IPCP, and with IPv6 the steps of Session.autoconfigure. It repeats the frames of discovery while
+// there is no answer, until ctx ends.
 func (s *Sessions) Dial(ctx context.Context, mac MAC, a Account) (*Session, Tries, error) {
 	tries := Tries{Count: 1}
 	session := &Session{
 		sessions: s, mac: mac, account: a,
 		offered: make(chan struct{}), confirmed: make(chan struct{}), opened: make(chan struct{}),
-		closed: make(chan struct{}),
+		opened6: make(chan struct{}), advertised: make(chan struct{}), closed: make(chan struct{}),
 	}
 	s.mu.Lock()
 	_, taken := s.byClient[mac]

@@ -1,26 +1,29 @@
 #!/bin/sh
 # Takes a fault out of a freshly started openNDS; $1 is its process id.
 #
-# Each of its threads, before it runs a program, saves the process's SIGCHLD
-# handler and sets the default one, and afterwards puts the saved one back. When
-# two threads overlap, the handler comes back too early, takes the exit status
-# of the other thread's program, and that thread sees a failure: the portal's
-# page is refused, or the periodic check says that routing is broken and openNDS
-# exits. On a slow CPU programs run longer, and threads overlap more often.
+# The fault: before one of its threads runs a program, it saves the process's
+# SIGCHLD handler and sets the default one. Afterwards it restores the saved one.
+# When two threads do so at the same time, the first one restores the handler
+# while the second one's program still runs. The handler then takes the exit
+# status of that program, and the second thread sees a failure: the portal's page
+# is refused, or the periodic check says that routing is broken and openNDS
+# exits. On a slow CPU programs run longer, so this happens more often.
 #
-# A thread that saved the default handler during such an overlap and puts it
-# back last has put it back for good: from then on nothing can take a status.
-# Here the web server's thread saves first and the control thread second, and
-# they put back in the same order. Programs that come first on openNDS's PATH
-# hold them until then, and hold other threads' programs meanwhile, whose
-# statuses the handler could take.
+# The cure: a second thread that begins while a first one runs its program saves
+# the default handler. If it also ends last, it restores the default handler, and
+# nobody restores the other one any more: from then on no handler takes a status.
+# This script makes that happen once. The web server's thread begins first and
+# the control thread second, and they end in the same order. Programs ("gates")
+# that come first on openNDS's PATH keep each thread waiting until its turn. They
+# also keep programs of other threads waiting meanwhile, because the handler
+# could take the statuses of these.
 pid=$1 dir={{.Dir}} mac=02:67:77:00:00:01
 gates=$dir/gates
 caught() {
 	mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status")
 	[ $((0x$mask >> 16 & 1)) -eq 1 ] # bit 16 is SIGCHLD
 }
-settle() { # until no thread has run a program for a while
+settle() { # waits until no thread has run a program for a while
 	for look in 1 2 3; do
 		while [ -n "$(cat /proc/"$pid"/task/*/children)" ]; do
 			kill -0 "$pid" || exit 1
@@ -29,11 +32,11 @@ settle() { # until no thread has run a program for a while
 		sleep 0.01
 	done
 }
-put() { # a program of this name for openNDS, at once
+put() { # makes $1.new the program $1 of openNDS's PATH, in one step
 	chmod 755 "$dir/$1.new"
 	mv -f "$dir/$1.new" "$dir/bin/$1"
 }
-reached() { # until a gate's program has started, or the request has ended without
+reached() { # waits until gate $1 has started, or until its request has ended without it
 	until [ -e "$gates/$1.in" ] || [ -e "$gates/$1.out" ]; do sleep 0.01; done
 }
 overlap() {
@@ -56,7 +59,7 @@ overlap() {
 	rm -r "$gates"
 	ndsctl unblock $mac >/dev/null
 }
-trap 'rm -rf "$gates"' EXIT # which opens them
+trap 'rm -rf "$gates"' EXIT # a gate that is removed is open
 ip=$(command -v ip) iptables=$(command -v iptables)
 cat >"$dir/ip.new" <<GATE
 #!/bin/sh
@@ -73,16 +76,16 @@ while [ -e $gates/control ]; do sleep 0.01; done
 GATE
 put ip
 put iptables
-settle # the first periodic check
+settle # until the first periodic check has ended
 try=0
 while caught && [ $try -lt 15 ]; do
 	overlap
 	settle
 	try=$((try + 1))
 done
-# Scripts that run now may remember the gates' places.
+# Shells that run now may remember the paths of the gates, so these stay, as links to the real programs.
 ln -s "$ip" "$dir/bin/ip.new" && mv -f "$dir/bin/ip.new" "$dir/bin/ip"
 ln -s "$iptables" "$dir/bin/iptables.new" && mv -f "$dir/bin/iptables.new" "$dir/bin/iptables"
-# Not settled is no error: a version without the fault stays as it is.
+# It is no error if the handler is still set: a version without the fault keeps its handler.
 echo "$try overlaps"
 exit 0

@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// The tests of this file send frames past capture programs in real labs. "no-capture" is a device that captures
+// nothing, "clean" is a router that cannot capture, and sink-mmap, sink-recv, sink-ebpf and ids are small capture
+// programs of the lab.
+
 // measured runs an experiment and returns its trials by device, in their order.
 func measured(t *testing.T, text string) (runner.Outcome, result.Environment, map[string][]*Trial) {
 	t.Helper()
@@ -34,28 +38,30 @@ func measured(t *testing.T, text string) (runner.Outcome, result.Environment, ma
 	return out, run.Environment, trials
 }
 
-// checkAllFrames requires that each frame is accounted for once: sent, passed, and taken or lost by the programs' own
-// word.
+// checkAllFrames requires that each frame is accounted for once: as sent, as passed, and as taken or lost by each
+// program's own counts.
 func checkAllFrames(t *testing.T, r *Trial, programs int) {
 	t.Helper()
 	if r.Offered == 0 || r.Offered > r.Intended || r.Passed > r.Offered || r.Forwarded != nil && *r.Forwarded > r.Passed {
 		t.Errorf("%v: %d frames due, %d sent, %d passed, forwarded %v", r.Cell, r.Intended, r.Offered, r.Passed, r.Forwarded)
 	}
-	works := programs > 0 && r.Cell.Text(result.DUT) != "sink-ebpf" // which counts in the kernel
-	if len(r.Programs) != programs || r.Passed > 0 && r.SettledNs == 0 || works && r.ProcessNs+r.SettledNs == 0 ||
+	usesCPU := programs > 0 && r.Cell.Text(result.DUT) != "sink-ebpf" // sink-ebpf counts in the kernel
+	if len(r.Programs) != programs || r.Passed > 0 && r.SettledNs == 0 || usesCPU && r.ProcessNs+r.SettledNs == 0 ||
 		r.SettledNs < r.NAPINs+r.ProcessNs {
-		t.Errorf("%v: %d programs had %d ns, polling threads %d, together %d until all was done", r.Cell, len(r.Programs),
-			r.ProcessNs, r.NAPINs, r.SettledNs)
+		t.Errorf("%v: %d programs used %d ns of CPU, polling threads %d ns, both %d ns until all frames were handled", r.Cell,
+			len(r.Programs), r.ProcessNs, r.NAPINs, r.SettledNs)
 	}
 	for _, p := range r.Programs {
-		if p.Frames >= 0 && p.Frames+p.Dropped != r.Passed { // on a busy machine its end may take too long
+		// Frames is -1 when the program was killed before it printed its count, as can happen on a busy machine.
+		if p.Frames >= 0 && p.Frames+p.Dropped != r.Passed {
 			t.Errorf("%v: of %d frames %s took %d and lost %d (%s)", r.Cell, r.Passed, p.Program, p.Frames, p.Dropped, p.Ended)
 		}
 	}
 }
 
-// TestRouterThatCaptures: frames are counted end to end, also behind address translation, where the host is slow and
-// has other work. A program with more work than it has CPU loses frames at its socket, and nowhere else says so.
+// TestRouterThatCaptures: frames are counted from end to end on a router with address translation, a slow CPU and
+// background work. A program that needs more CPU time than it gets loses frames at its socket, and only its own counts
+// show that.
 func TestRouterThatCaptures(t *testing.T) {
 	out, env, trials := measured(t, `duts = ["no-capture", "sink-mmap", "clean"]
 offered_mbps = [200]
@@ -94,7 +100,8 @@ router.speed = 0.5
 	}
 }
 
-// TestHostsBehindASplitter all see the same frames, a number of them, whose way in the splitter counts too.
+// TestHostsBehindASplitter: all hosts behind a splitter see the same number of frames. The splitter's own count is
+// recorded too.
 func TestHostsBehindASplitter(t *testing.T) {
 	const frames = 700
 	out, env, trials := measured(t, `topology = "tap"
@@ -123,7 +130,7 @@ cpus = [2]
 			if r.Accepted != first[i].Accepted || r.Offered != first[i].Offered || r.Switched == nil || r.Forwarded != nil {
 				t.Errorf("%s: %+v; beside it %+v", name, r, first[i])
 			}
-			// A generator that lacks CPU leaves out up to a fiftieth of what is due; what it offers comes everywhere.
+			// A generator that lacks CPU leaves out up to 2 % of the due frames. All frames that it sends reach all hosts.
 			came := *r.Switched == r.Offered && r.Passed == r.Offered
 			if r.Accepted && (!came || r.Intended != frames || r.Offered > frames) {
 				t.Errorf("%s: %d frames due, want %d; %d offered, %d split, %d passed",
@@ -145,9 +152,9 @@ cpus = [2]
 	}
 }
 
-// TestSecondCPUBesideTheGenerator: a program that shares its CPU with a generator which sends all it can takes few
-// frames. It counts these and the lost ones exactly. A trial is rejected for that only where the program waited, and
-// higher loads are left out then.
+// TestSecondCPUBesideTheGenerator: a program shares its CPU with a generator that sends as fast as it can. It takes few
+// frames, and counts these and the lost ones exactly. Only if the program waited for the CPU is the trial rejected for
+// that, and higher loads are then left out.
 func TestSecondCPUBesideTheGenerator(t *testing.T) {
 	out, env, trials := measured(t, `duts = ["sink-recv"]
 offered_mbps = [2000, 2500]
@@ -161,7 +168,7 @@ cpus = [2]
 	r := trials["sink-recv"][0]
 	checkAllFrames(t, r, 1)
 	shared := strings.Contains(strings.Join(env.Notes, "\n"), "second CPU")
-	waited := float64(r.WaitNs) / 1e9 / r.LoadSeconds // with the polling threads
+	waited := float64(r.WaitNs) / 1e9 / r.LoadSeconds // by the program and the polling threads
 	said := strings.Contains(strings.Join(r.Rejects, "\n"), "second CPU")
 	if said && (!shared || waited <= maxWait) {
 		t.Errorf("the CPU is shared: %v; waited %g of the time, accepted: %v, rejected for %q", shared, waited, r.Accepted,
@@ -179,7 +186,7 @@ cpus = [2]
 	}
 }
 
-// openRouter is a lab of a router with a device.
+// openRouter opens a lab of a router with a device.
 func openRouter(t *testing.T, device string) *lab {
 	t.Helper()
 	e := parse(t, "duts = [\""+device+"\"]\noffered_mbps = [2]\n")
@@ -201,19 +208,19 @@ func openRouter(t *testing.T, device string) *lab {
 	return l
 }
 
-// otherHost is a device that captures, on a host that is not what the device is to be.
+// otherHost is a device whose FailedProof says that its host is not set up as the device needs it.
 type otherHost struct{ dut.Capturing }
 
 func (otherHost) FailedProof(context.Context, dut.Env) (string, error) { return "of another kind", nil }
 
-// TestProgramThatDies costs the trial, and the next one has a new program. An interface that vanishes costs the block,
-// and the message names it.
+// TestProgramThatDies: when a capture program dies, the trial is rejected, and the next trial starts a new program.
+// When the interface is removed, the block fails, and the error names the interface.
 func TestProgramThatDies(t *testing.T) {
 	l := openRouter(t, "sink-mmap")
 	ctx, router := t.Context(), l.stations[0]
 	o := &observation{lab: l, length: 50_000_000, captured: make([][]dut.Captured, 1)}
 	load := l.load(2, o.length, 30)
-	load.Frames.Length = generatorPatience // for all to be sent beside others
+	load.Frames.Length = generatorPatience // long enough to send all frames on a busy machine
 	if err := l.begin(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +246,7 @@ func TestProgramThatDies(t *testing.T) {
 	}
 	if r, err := o.judge(); err != nil || len(r) == 0 || r[0] != "sink-mmap on a/router: device: of another kind" ||
 		len(o.faults) > 1 {
-		t.Errorf("the next one, of another kind: rejected for %q, %v", r, err)
+		t.Errorf("the next trial, whose host is not set up for the device: rejected for %q, %v", r, err)
 	}
 	checkAllFrames(t, o.trial(0), 1)
 
@@ -255,8 +262,8 @@ func TestProgramThatDies(t *testing.T) {
 	}
 }
 
-// TestStarvedProgram: a program that hardly gets a CPU takes no more CPU time than one that has nothing to do. The
-// trial goes on until it has worked its frames off.
+// TestStarvedProgram: a program that hardly gets a CPU uses as little CPU time as one that has nothing to do. The trial
+// therefore goes on until the program has worked through its frames.
 func TestStarvedProgram(t *testing.T) {
 	l := openRouter(t, "ids")
 	ctx, router := t.Context(), l.stations[0]
@@ -274,10 +281,10 @@ func TestStarvedProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := l.load(10, o.length, 200)
-	load.Frames.Length = generatorPatience // for all to be sent beside others
+	load.Frames.Length = generatorPatience // long enough to send all frames on a busy machine
 	sent := make(chan error, 1)
 	go func() { sent <- errors.Join(o.send(ctx, load), l.endTraffic(ctx)) }()
-	// It waits for its CPU at this many looks in turn, or the trial is over.
+	// Wait until the program was not awake at ten looks in turn, or the traffic has ended.
 	for looks := 10; looks > 0 && len(sent) == 0; {
 		r, err := router.Rest(ctx)
 		if err = errors.Join(err, bench.Sleep(ctx, quietTime)); err != nil {

@@ -36,7 +36,7 @@ type lab struct {
 	machine   int           // number of CPUs of the stations' machine
 	placement backend.Placement
 	setup     time.Duration
-	spins     bool // no other program uses the generator's CPU, so it may poll the clock: see agent.Frames
+	spins     bool // the generator may poll the clock, because no other program uses its CPU: see agent.Frames.BusyWait
 }
 
 // station is a host that captures.

@@ -11,7 +11,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// catalogue has the measure beside another one, and topologies of both.
+// The tests of this file parse experiments of this measure, look at the blocks and cells that they plan, and check that
+// bad keys are refused with file, line and key.
+
+// catalogue returns a catalogue of two measures, "capture" and "cost", and of topologies for each of them.
 func catalogue() experiment.Catalogue {
 	own, other := Measure{}.Rules(), cost.Measure{}.Rules()
 	return experiment.Catalogue{Measures: []experiment.Measure{other, own}, Topologies: []experiment.Topology{
@@ -20,6 +23,7 @@ func catalogue() experiment.Catalogue {
 	}}
 }
 
+// parse parses an experiment of the measure "capture", whose other keys are in text.
 func parse(t *testing.T, text string) *experiment.Experiment {
 	t.Helper()
 	e, err := catalogue().Parse("x.toml", []byte("measure = \"capture\"\n"+text))
@@ -29,7 +33,7 @@ func parse(t *testing.T, text string) *experiment.Experiment {
 	return e
 }
 
-// cellsOf lists the blocks of a plan with their cells, less what all have in common.
+// cellsOf lists the blocks of a plan, sorted, each as "setting: device@Mbit/s device@Mbit/s …" with its cells.
 func cellsOf(e *experiment.Experiment) (list []string) {
 	for _, b := range e.Plan() {
 		var cells []string
@@ -43,8 +47,8 @@ func cellsOf(e *experiment.Experiment) (list []string) {
 	return list
 }
 
-// TestPlan: a block is a device at one setting with all loads; what means nothing to a device, or what it refuses, is
-// not in its plan.
+// TestPlan: a block is a device at one setting with all loads. Parameters that have no meaning for a device are not in
+// its settings, and settings that a device refuses are not in the plan.
 func TestPlan(t *testing.T) {
 	const duts = "duts = [\"no-capture\", \"tcpdump\", \"tcpdump-68\"]\noffered_mbps = [10, 20]\nblocks = 1\n"
 	for name, c := range map[string]struct {
@@ -53,10 +57,10 @@ func TestPlan(t *testing.T) {
 	}{
 		"no parameter": {"", []string{"dut=no-capture: no-capture@10 no-capture@20",
 			"dut=tcpdump-68: tcpdump-68@10 tcpdump-68@20", "dut=tcpdump: tcpdump@10 tcpdump@20"}},
-		"a setting that one refuses": {"snap_lengths = [68, 1500]\n", []string{
+		"a setting that tcpdump-68 refuses": {"snap_lengths = [68, 1500]\n", []string{
 			"dut=no-capture: no-capture@10 no-capture@20", "dut=tcpdump snap_length=1500: tcpdump@10 tcpdump@20",
 			"dut=tcpdump snap_length=68: tcpdump@10 tcpdump@20", "dut=tcpdump-68 snap_length=68: tcpdump-68@10 tcpdump-68@20"}},
-		"other work is of the host": {
+		"background work also without a capture program": {
 			"duts = [\"no-capture\"]\nbackground_pct = [0, 40]\nworks = [\"none\", \"gzip\"]\n", []string{
 				"dut=no-capture background_pct=0: no-capture@10 no-capture@20",
 				"dut=no-capture background_pct=40: no-capture@10 no-capture@20"}},
@@ -81,28 +85,29 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestRefusals: keys that do not go with the measure or with each other are refused, and the error names line and key.
 func TestRefusals(t *testing.T) {
 	const plain = "measure = \"capture\"\nduts = [\"tcpdump\"]\noffered_mbps = [10]\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"no load": {"measure = \"capture\"\nduts = [\"tcpdump\"]\n", "offered_mbps: missing"},
 		"streams": {plain + "traffic = { kind = \"streams\" }\n", `x.toml:4: traffic.kind: "streams"`},
 		"clients": {plain + "clients = [3]\n", `x.toml:4: clients: has no meaning with measure = "capture"`},
-		"where clients are": {plain + "topology = \"portal\"\n",
+		"a topology with clients": {plain + "topology = \"portal\"\n",
 			`x.toml:4: topology: "portal" has no generator, and measure = "capture" works with one: choose "gateway-capture" or "tap"`},
-		"other measures there": {
+		"another measure in a topology of captures": {
 			"duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\ntopology = \"tap\"\n[dut.x]\nstart = \"true\"\n",
 			`x.toml:4: topology: "tap" has no client and no server`},
-		"no router": {plain + "topology = \"tap\"\nmasquerade = true\n", "x.toml:5: masquerade"},
-		"one host":  {plain + "together = true\n", "x.toml:4: together"},
-		"hardly a frame": {
+		"masquerade without a router": {plain + "topology = \"tap\"\nmasquerade = true\n", "x.toml:5: masquerade"},
+		"together on one host":        {plain + "together = true\n", "x.toml:4: together"},
+		"too few frames in a window": {
 			"measure = \"capture\"\nduts = [\"tcpdump\"]\noffered_mbps = [0.1]\nframe_sizes = [1514]\nwindow = \"500ms\"\n",
 			"x.toml:5: window: 500ms"},
-		"hardly one": {plain + "frames = 1\n", "x.toml:4: frames: 1"},
-		"for hours":  {plain + "frames = 1000000000\n", "x.toml:4: frames"},
+		"too few frames":  {plain + "frames = 1\n", "x.toml:4: frames: 1"},
+		"hours of frames": {plain + "frames = 1000000000\n", "x.toml:4: frames"},
 		"work": {
 			plain + "works = [\"bzip\"]\n", `x.toml:4: works: each value must be "none" or "memcpy" or "gzip"`},
 		"CPUs": {plain + "cpus = [3]\n", "x.toml:4: cpus"},
-		"another's key": {
+		"the key of this measure with another": {
 			"duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\nsnap_lengths = [68]\n[dut.x]\nstart = \"true\"\n",
 			`x.toml:4: snap_lengths: needs measure = "capture"`},
 	} {
@@ -112,7 +117,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestDevicesThatCannotCapture: who does not capture, or not in any way that is asked for, is left out with the reason.
+// TestDevicesThatCannotCapture: fits refuses a device that cannot capture, and a device that refuses every setting of
+// the experiment. The error says why. tcpdump does no work for each frame, so it refuses works = ["gzip"].
 func TestDevicesThatCannotCapture(t *testing.T) {
 	e := parse(t, "duts = [\"tcpdump\", \"no-capture\", \"clean\"]\noffered_mbps = [10]\nworks = [\"gzip\"]\n")
 	for device, want := range map[string]string{"no-capture": "", "clean": "no device that captures", "tcpdump": "gzip"} {

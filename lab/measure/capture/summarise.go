@@ -99,8 +99,8 @@ func leftOut(run result.Run, rejected int) []string {
 	return []string{text + " Measure them where labs may use three CPUs."}
 }
 
-// compareCells returns the order of a run's cells: by frame size, number of active parameters, parameters, device,
-// load.
+// compareCells returns the order of a run's cells: by frame size, IP protocol, number of active parameters, parameters,
+// device, load.
 func compareCells(run result.Run) func(a, b result.Cell) int {
 	by := make([]result.Dimension, len(parameters))
 	for i, p := range parameters {
@@ -117,6 +117,7 @@ func compareCells(run result.Run) func(a, b result.Cell) int {
 	return func(a, b result.Cell) int {
 		return cmp.Or(
 			analysis.CompareSizes(run, a, b),
+			result.CompareCells(a, b, result.Family),
 			cmp.Compare(active(a), active(b)),
 			result.CompareCells(a, b, by...),
 			result.CompareCells(a, b, result.DUT, result.OfferedMbps),

@@ -12,7 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// recordOf is a record of a trial as a run has it.
+// recordOf returns the record of an accepted trial after change. Of 1010 frames due, 1000 were sent, 990 passed the
+// capture interface and 980 reached the sink. One program took 792 and lost 99, and the other took all.
 func recordOf(block int, change func(*Trial)) result.Entry {
 	n := int64(980)
 	t := &Trial{
@@ -27,7 +28,8 @@ func recordOf(block int, change func(*Trial)) result.Entry {
 	return result.Entry{Head: t.Head, Cell: t.Cell, Record: t}
 }
 
-// TestFigures: what was lost is located, and CPU is of what the host has.
+// TestFigures: all metrics of recordOf's counts. They tell where frames were lost. CPU is a percentage of the CPU time
+// that the host has.
 func TestFigures(t *testing.T) {
 	none := func(*Trial) {}
 	s := Measure{}.Summarise(
@@ -54,9 +56,9 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestLoadsBeyondTheMachine: loads that the machine cannot measure are said once, for all blocks. Their rejected trials
-// are in no count, and no reason to call the machine unquiet. Trials of the same load that count do, and so do rejects
-// of other loads.
+// TestLoadsBeyondTheMachine: one warning names the loads that blocks left out because the generator needs the second
+// CPU. Rejected trials at these loads are counted as left out, and not as a sign that the machine was not quiet.
+// Accepted trials at these loads, and rejected ones at other loads, are counted as usual.
 func TestLoadsBeyondTheMachine(t *testing.T) {
 	at := func(block int, mbps float64, accepted bool) result.Entry {
 		return recordOf(block, func(r *Trial) {
@@ -82,7 +84,7 @@ func TestLoadsBeyondTheMachine(t *testing.T) {
 	if want := (analysis.Counts{Accepted: 3, Rejected: 1, LeftOut: 2 * loads}); s.Trials != want || len(s.Cells) != 2 {
 		t.Errorf("counted %+v in %d cells, want %+v in two", s.Trials, len(s.Cells), want)
 	}
-	said := 0
+	said := 0 // warnings of the second CPU
 	for _, w := range s.Warnings {
 		if strings.Contains(w, "quiet") || strings.Contains(w, "were rejected") {
 			t.Errorf("warned: %s", w)
@@ -103,8 +105,8 @@ func TestLoadsBeyondTheMachine(t *testing.T) {
 	}
 }
 
-// TestUnknownStaysUnknown: without a program or its word there is no figure, and no flag. Without a sink frames end at
-// the interface that is captured on.
+// TestUnknownStaysUnknown: a count that no program reported gives no figure and no flag. Without a sink, the loss is
+// that up to the capture interface.
 func TestUnknownStaysUnknown(t *testing.T) {
 	for name, programs := range map[string][]dut.Captured{
 		"no program": nil, "killed": {{Frames: dut.Unknown, Dropped: dut.Unknown, Ended: "killed"}},

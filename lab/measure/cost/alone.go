@@ -5,14 +5,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// judgeAlone is judge for a trial of an interleaved round, which has one side: a device, or the round's clean router
-// (clean). It cannot compare both sides as judge does. But a device is only compared with a clean router that has an
-// accepted trial, which carried the load in full. So a device that delivers less is at its limit, and one that loses
-// packets is lossy.
+// judgeAlone judges a trial of an interleaved round, as judge does a trial with two sides. The trial has one side: a
+// device, or the round's clean router if clean is true. It cannot compare both sides as judge does. But a device is
+// only compared with a clean router that has an accepted trial, which carried the load in full. So a device that
+// delivers less is at its limit, and one that loses packets is lossy.
 func judgeAlone(t *attempt, under conditions, clean bool) {
 	sent, profile, m := under.sent, t.Cell.Text(result.Profile), t.DUT
 	slack := under.slack()
-	short := m.DeliveredMbps > 0 && m.DeliveredMbps < minDelivered*m.OfferedMbps-slack
+	short := m.DeliveredMbps > 0 && m.DeliveredMbps < minDelivered*m.OfferedMbps-slack // delivered less than the load
 	t.Flags = nil
 	if !clean && short {
 		t.Flags = append(t.Flags, result.FlagSaturated)

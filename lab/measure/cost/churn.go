@@ -54,7 +54,7 @@ func (s *lab) deviceState(ctx context.Context) (st DeviceState, err error) {
 			return st, err
 		}
 	}
-	// A router without nft has no rules of it.
+	// A router without the program nft has no nftables rules.
 	if out, err := s.Router.Run(ctx, agent.Command{Argv: []string{"nft", "list", "ruleset"}, Support: true}); err == nil {
 		st.RuleLines = strings.Count(out.Stdout, "\n")
 	}
@@ -62,8 +62,8 @@ func (s *lab) deviceState(ctx context.Context) (st DeviceState, err error) {
 	return st, nil
 }
 
-// underChurn measures the block while guests come and go on both sides, and looks at
-// the device before the first and after the last.
+// underChurn measures the block while guests come and go on both sides. It reads the device's state before the first
+// guest and after the last.
 func (b *openBlock) underChurn(ctx context.Context, perSecond float64) error {
 	device := b.pair.device
 	before, err := device.deviceState(ctx)

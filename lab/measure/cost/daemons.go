@@ -10,19 +10,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// levelDaemons returns the trials with the work of sporadic daemons spread
-// evenly. A daemon that works for a tenth of a second every 15 s falls
-// into one window in thirty and multiplies the cost of that one. So a window's
-// process time becomes
+// levelDaemons returns the trials with the work of sporadic daemons spread evenly. A daemon that works for 0.1 s every
+// 15 s falls into one window in thirty, and multiplies the cost of that window. So a window's process time becomes
 //
-//	median over the windows of its cell and block   (what follows the load; of each its quietest attempt)
-//	+ standing share                                (what does not)
+//	median over the windows of its cell and block   (work that follows the load)
+//	+ standing share                                (work that does not)
 //
-// where the standing share is the device's process CPU over whole stretches
-// of load less those medians, averaged over all blocks of the run. Nothing is
-// dropped: work that is missing from the medians is in the standing share. Trials
-// of a device whose process time follows the load are left as they are, and so
-// are all without block records.
+// The median takes each window's quietest attempt. The standing share is the device's process CPU over whole stretches
+// of load less those medians, averaged over all blocks of the run. Nothing is dropped: work that is missing from the
+// medians is in the standing share. Two kinds of trials stay as they are: those of a device whose process time follows
+// the load, and those whose blocks have no record.
 func levelDaemons(trials []analysis.Trial, blocks []result.Block) []analysis.Trial {
 	medians := processMedians(trials)
 	standing := standingShares(medians, blocks)
@@ -44,14 +41,15 @@ func levelDaemons(trials []analysis.Trial, blocks []result.Block) []analysis.Tri
 // taken to follow the load and are left as they were measured.
 const sporadicCores = 0.01
 
+// cellBlock identifies the windows of one cell in one block of one sitting.
 type cellBlock struct {
 	cell    result.Cell
 	block   int
 	sitting int
 }
 
-// processMedians is the median process CPU of the accepted windows of each cell
-// and block, in cores: of the attempts that count.
+// processMedians returns the median process CPU, in cores, of the accepted windows of each cell and block. A window
+// that was measured several times is in it once, with the attempt that counts.
 func processMedians(trials []analysis.Trial) map[cellBlock]float64 {
 	rates := map[cellBlock][]float64{}
 	counts := analysis.Counting(trials)
@@ -68,9 +66,8 @@ func processMedians(trials []analysis.Trial) map[cellBlock]float64 {
 	return medians
 }
 
-// standingShares is what a device's processes use whatever the load, in cores,
-// by the cell without its load: what the stretches of all blocks hold beyond
-// the medians of their windows.
+// standingShares returns the CPU, in cores, that a device's processes use whatever the load, by the cell without its
+// load. It is the process CPU of the stretches of all blocks less the medians of their windows.
 func standingShares(medians map[cellBlock]float64, blocks []result.Block) map[result.Cell]float64 {
 	ns, seconds, shares := map[result.Cell]float64{}, map[result.Cell]float64{}, map[result.Cell]float64{}
 	for _, b := range blocks {
@@ -91,10 +88,9 @@ func standingShares(medians map[cellBlock]float64, blocks []result.Block) map[re
 	return shares
 }
 
-// housekeepingWarnings name the devices that work by themselves less often than
-// once a block. A block's stretches follow each other, so one that is as long as
-// the device's period holds that work at least once, and levelDaemons spreads it
-// over the block's windows. In shorter ones it is there by chance or not at all.
+// housekeepingWarnings name the devices whose housekeeping comes less often than once a block. A block's stretches
+// follow each other. So a block that is as long as the device's period has the housekeeping at least once, and
+// levelDaemons spreads it over the block's windows. A shorter block has it by chance or not at all.
 func housekeepingWarnings(blocks []result.Block) []string {
 	longest := map[result.Cell]float64{} // seconds under load in one block
 	period := map[string]float64{}       // by device, seconds

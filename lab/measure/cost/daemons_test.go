@@ -9,7 +9,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// secondWindow is a second in which the device's processes used the given cores.
+// The tests of this file check levelDaemons, which spreads the CPU time of daemons that work rarely evenly over the
+// windows, and the warning when blocks are too short to contain that work. d is the device.
+
+// secondWindow returns the trial of a window of one second in which the device's processes used processCores cores.
 func secondWindow(block, window int, processCores float64) analysis.Trial {
 	return TrialsOf([]result.Trial{{
 		Cell: result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up",
@@ -18,7 +21,8 @@ func secondWindow(block, window int, processCores float64) analysis.Trial {
 	}})[0]
 }
 
-// blockOf is a block of ten seconds under the load of oneWindow.
+// blockOf returns the record of a block with ten seconds of secondWindow's load, in which the device's processes used
+// processCores cores.
 func blockOf(index int, processCores float64) result.Block {
 	return result.Block{
 		DUT: "d", Clients: 1, Direction: "up", Profile: "per-packet", Block: index,
@@ -26,9 +30,10 @@ func blockOf(index int, processCores float64) result.Block {
 	}
 }
 
+// TestSporadicDaemonIsSpreadAndNotLost: the CPU time of a daemon that works rarely is replaced in each window by its
+// mean over whole blocks.
 func TestSporadicDaemonIsSpreadAndNotLost(t *testing.T) {
-	// A tenth of a second of work falls into one window of six; the blocks of
-	// ten seconds saw it twice and once.
+	// Work of 0.1 s falls into one of six windows. Of the blocks of ten seconds, one has it twice and the other once.
 	trials := []analysis.Trial{
 		secondWindow(0, 0, 0), secondWindow(0, 1, 0.1), secondWindow(0, 2, 0),
 		secondWindow(1, 0, 0), secondWindow(1, 1, 0), secondWindow(1, 2, 0),
@@ -44,8 +49,8 @@ func TestSporadicDaemonIsSpreadAndNotLost(t *testing.T) {
 	}
 }
 
-// TestRepeatedWindowCountsOnce: a window that was measured again, because others had CPU, counts once, by the
-// attempt that counts, in a block's median and in whether its process time follows the load.
+// TestRepeatedWindowCountsOnce: a window may be measured again, because other programs used CPU (loud: the hypervisor
+// took time). Only its quiet attempt counts: the CPU is that of a run (plain) which has nothing but the quiet attempts.
 func TestRepeatedWindowCountsOnce(t *testing.T) {
 	for _, c := range []struct{ quiet, loud float64 }{{0.002, 0.006}, {0.006, 0.002}, {0.002, 0.30}, {0.30, 0.002}} {
 		var run, plain result.Run
@@ -69,6 +74,7 @@ func TestRepeatedWindowCountsOnce(t *testing.T) {
 	}
 }
 
+// TestWorkThatFollowsTheLoadStaysAsMeasured: the CPU time of processes that work all the time is not changed.
 func TestWorkThatFollowsTheLoadStaysAsMeasured(t *testing.T) {
 	trials := []analysis.Trial{secondWindow(0, 0, 0.50), secondWindow(0, 1, 0.52), secondWindow(0, 2, 0.90)}
 	for i, got := range levelDaemons(trials, []result.Block{blockOf(0, 0.40)}) {
@@ -78,6 +84,7 @@ func TestWorkThatFollowsTheLoadStaysAsMeasured(t *testing.T) {
 	}
 }
 
+// TestWithoutBlockRecordsTrialsStay: trials of blocks without a record are not changed.
 func TestWithoutBlockRecordsTrialsStay(t *testing.T) {
 	got := levelDaemons([]analysis.Trial{secondWindow(0, 0, 0.1), secondWindow(0, 1, 0.3)}, nil)
 	if first, second := got[0].Device["process_ns"], got[1].Device["process_ns"]; first != 1e8 || second != 3e8 {
@@ -85,10 +92,13 @@ func TestWithoutBlockRecordsTrialsStay(t *testing.T) {
 	}
 }
 
+// TestShortBlocksAreSaidToMissHousekeeping: there is a warning if no block is as long as the device's housekeeping
+// period. The first block takes ten seconds.
 func TestShortBlocksAreSaidToMissHousekeeping(t *testing.T) {
 	for _, c := range []struct {
-		period, second float64 // the device's; seconds of the second block, after one of ten
-		want           int
+		period float64 // of the device's housekeeping, seconds; 0: it has none
+		second float64 // length of the second block, seconds
+		want   int     // number of warnings
 	}{{0, 10, 0}, {30, 12, 1}, {10, 5, 0}, {30, 31, 0}} {
 		blocks := []result.Block{blockOf(0, 0), blockOf(1, 0), {DUT: "clean", AA: true,
 			Figures: &Stay{HousekeepingSeconds: 99}}}

@@ -34,7 +34,7 @@ var delayMetrics = []analysis.Metric{
 }
 
 // addedRTT returns the metric of a percentile of round-trip times under load, less that of the idle lab. It is negative
-// where the load keeps CPUs awake that would take time to wake.
+// where the load keeps CPUs awake that sleep in the idle lab and take time to wake.
 func addedRTT(percentile, idle string) func(input) float64 {
 	return func(r input) float64 {
 		return analysis.Positive(r.Get("rtt_us."+percentile)) - analysis.Positive(r.Get("metrics."+idle))
@@ -56,7 +56,7 @@ func (p pair) measureIdle(ctx context.Context) error {
 	})
 }
 
-// idleFigures are the figures of a window that are of its idle lab; none where no probe came back.
+// idleFigures returns the round-trip times of the idle lab, as figures of a window; none if no probe came back.
 func (s *lab) idleFigures() map[string]float64 {
 	if s.idle.P50 <= 0 {
 		return map[string]float64{}

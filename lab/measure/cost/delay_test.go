@@ -9,9 +9,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestAddedDelay: what the load adds is compared between the sides by difference, and a run that did not look at idle
-// labs has none of these metrics in its summary.
+// TestAddedDelay: the delay that the load adds is compared between the sides by difference. A run that did not measure
+// idle labs has none of these metrics.
 func TestAddedDelay(t *testing.T) {
+	// side has medians of round-trip times in µs: idle without a load, loaded with it.
 	side := func(idle, loaded float64) Measurement {
 		s := &lab{idle: result.RTT{P50: idle, P99: 3 * idle}}
 		return Measurement{Seconds: 1, RTT: result.RTT{P50: loaded, P99: 5 * loaded, Probes: 100}, Metrics: s.idleFigures()}
@@ -26,7 +27,7 @@ func TestAddedDelay(t *testing.T) {
 		return Measure{}.Summarise(run, analysis.Options{})
 	}
 	c := summary(200).Cells[0]
-	for metric, want := range map[string][3]analysis.Number{
+	for metric, want := range map[string][3]analysis.Number{ // device, clean router, difference
 		IdleP50Us: {200, 200, 0}, IdleP99Us: {600, 600, 0},
 		AddedP50Us: {105, 50, 55}, AddedP99Us: {925, 650, 275},
 	} {

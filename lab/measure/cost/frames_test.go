@@ -16,8 +16,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// TestFramesOfEveryClient: frames of every client and of their size alone arrive where the direction says, with
-// clients that have namespaces and with clients that share one.
+// TestFramesOfEveryClient: frames of every client arrive at the end that the direction says, and only frames of the
+// right size. One lab has clients with namespaces of their own (macvlan), the other has clients that share one
+// (persona). receives says for the client host and for the server whether frames arrive there.
 func TestFramesOfEveryClient(t *testing.T) {
 	const clients, size = 4, 64
 	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
@@ -47,7 +48,8 @@ func TestFramesOfEveryClient(t *testing.T) {
 	}
 }
 
-// carryFrames has a side carry frames until some of every client have come where they should.
+// carryFrames sends frames of size bytes through a lab until some of every client have arrived at each end that
+// receives.
 func carryFrames(t *testing.T, s *lab, direction string, receives [2]bool, size int64) {
 	ctx := t.Context()
 	if err := s.load(ctx, result.NewCell(result.OfferedMbps, 2, result.Direction, direction), 60); err != nil {
@@ -81,7 +83,7 @@ func carryFrames(t *testing.T, s *lab, direction string, receives [2]bool, size 
 	}
 }
 
-// checkFrames checks one end's counts.
+// checkFrames checks the counts of one end of the lab, which receives frames, sends them, or does both.
 func checkFrames(t *testing.T, got agent.TrafficStats, size int64, receives, sends bool) {
 	t.Helper()
 	d := got.Datagrams
@@ -89,14 +91,16 @@ func checkFrames(t *testing.T, got agent.TrafficStats, size int64, receives, sen
 		t.Errorf("%d bytes in %d frames of %d bytes; %d broken: %s", got.ReceivedBytes, d.Received, size, got.Broken,
 			got.FirstError)
 	}
-	if opening := int64(4); !receives && d.Received > opening {
-		t.Errorf("%d frames came the other way, and one of each client opens the way", d.Received)
+	if opening := int64(4); !receives && d.Received > opening { // one frame of each client opens the way back
+		t.Errorf("%d frames came against the direction, want at most %d", d.Received, opening)
 	}
 	if sends != (d.Sent > 0) || d.Sent > got.Frames.Intended {
 		t.Errorf("%d frames were sent of %d that were due", d.Sent, got.Frames.Intended)
 	}
 }
 
+// TestFrameSizesAreInOrder: a summary's cells are in the order of the experiment's frame sizes (listed). Without that
+// list, sizes in bytes come first, and then named ones.
 func TestFrameSizesAreInOrder(t *testing.T) {
 	for name, c := range map[string]struct{ listed, want []string }{
 		"as the experiment lists them": {

@@ -8,7 +8,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// TestGuestsAreSummedOverBlocks: a cell's counts of guests, who come, log in and leave while other clients send, are
+// the sums over its blocks; times, memory and connections are means.
 func TestGuestsAreSummedOverBlocks(t *testing.T) {
+	// visits gives a block ten guests. in of them logged in, and gone of them left again. The device knew 3 sessions
+	// before the guests, and after sessions when they had left.
 	visits := func(in, gone, after int) func(*result.Block) {
 		return func(b *result.Block) {
 			StayOf(*b).Churn = &Churn{
@@ -53,8 +57,8 @@ func TestGuestsAreSummedOverBlocks(t *testing.T) {
 	}
 }
 
-// TestSettledNeedsCounts: a device that tells no numbers is not said to have forgotten its
-// guests.
+// TestSettledNeedsCounts: a device has settled if it counts as many sessions after its guests as before them. A device
+// that reports no counts has not.
 func TestSettledNeedsCounts(t *testing.T) {
 	some := DeviceState{Counts: map[string]int{"sessions": 3}}
 	for name, c := range map[string]struct {

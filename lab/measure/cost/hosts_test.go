@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// openClean opens a pair of clean routers and returns one of its labs.
+// openClean opens a pair of labs with clean routers, each with the given number of clients, and returns one of them.
 func openClean(t *testing.T, clients int, of experiment.Client) *lab {
 	t.Helper()
 	local, err := backend.Local(t.Context(), backend.Options{Run: "test", LogDir: t.TempDir()})
@@ -39,8 +39,7 @@ func openClean(t *testing.T, clients int, of experiment.Client) *lab {
 	return &lab{Bench: opened}
 }
 
-// TestFewerGuestsThanHosts: guests of a slow churn come and go where one of the client
-// hosts has none.
+// TestFewerGuestsThanHosts: two guests come and go, and one of the three client hosts has none.
 func TestFewerGuestsThanHosts(t *testing.T) {
 	const hosts, perSecond = 3, 0.1
 	s := openClean(t, hosts, experiment.Client{Kind: client.KindPersona, Hosts: hosts, Churn: perSecond})
@@ -55,7 +54,8 @@ func TestFewerGuestsThanHosts(t *testing.T) {
 	}
 }
 
-// checkAllHosts requires that all client hosts sent and received.
+// checkAllHosts requires that between two readings all client hosts sent and received, at least 100 kB in one
+// direction.
 func checkAllHosts(t *testing.T, s *lab, before, after bench.Snapshot) {
 	t.Helper()
 	for i, e := range spans(before.Clients, after.Clients) {
@@ -88,8 +88,8 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(300 * time.Millisecond)
-		// On a busy machine less is offered, but what the router forwards arrives; in another
-		// window, where its hosts could not be read at about the same time.
+		// share is the delivered payload over the traffic on the router's link. On a busy machine less is offered, but the
+		// forwarded traffic still arrives. If the hosts were not read at about the same time, the next window shows it.
 		var before, after bench.Snapshot
 		var m Measurement
 		var share float64

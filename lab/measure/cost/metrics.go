@@ -9,7 +9,7 @@ import (
 
 // Names of the metrics that other packages read.
 const (
-	PerBit     = "cpu_ns_per_bit" // judged against the clean router: the overhead ratio
+	PerBit     = "cpu_ns_per_bit" // its ratio to the clean router's is the overhead ratio
 	CPU        = "cpu_core_pct"
 	Normalised = "cpu_normalised_pct"
 	Delivered  = "delivered_mbps"
@@ -113,6 +113,7 @@ const (
 	FlowsAfter         = "flows_after"
 )
 
+// input has the figures of a window, load or block by their names in records.
 type input = analysis.MetricInput
 
 // Metrics lists the metrics of a cell. Adding one takes a line in lab.measurement, which reads it, and a line here,
@@ -322,6 +323,7 @@ func gatewayPct(name string) func(input) float64 {
 	return func(r input) float64 { return analysis.Positive(corePct("metrics." + name)(r)) }
 }
 
+// nsPerBit is the router's CPU time per delivered bit, ns.
 func nsPerBit(r input) float64 {
 	return analysis.Over(routerNs(r), r.Get("delivered_mbps")*1e6*r.Get("seconds"))
 }
@@ -335,8 +337,8 @@ func normalisedPct(r input) float64 {
 // overUDP reports whether the load was the lab's own datagrams.
 func overUDP(r input) bool { return !math.IsNaN(r.Get("datagrams.received")) }
 
-// acksPerSegment is of TCP, and absent where both ends send payload and where packets
-// were not counted by direction.
+// acksPerSegment is the packets against the direction of a TCP load over those along it. It is absent for UDP, for
+// loads in both directions, and for records that do not count packets by direction.
 func acksPerSegment(r input) float64 {
 	switch up, down := r.Get("packets_up"), r.Get("packets_down"); {
 	case overUDP(r):
@@ -369,7 +371,7 @@ func datagrams(count, beside string) func(input) float64 {
 	}
 }
 
-// framesOnly returns the metric of a figure that only loads of frames have.
+// framesOnly returns the metric of a figure that only loads of frames have. It is absent for other loads.
 func framesOnly(name string) func(input) float64 {
 	return func(r input) float64 {
 		if r.Get("metrics."+OfferedShare) == 0 {

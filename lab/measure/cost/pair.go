@@ -14,11 +14,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/topology"
 )
 
-// pair offers a cell's traffic to two labs and measures windows of it: begin comes first, end last,
-// also after a failed begin. In duet mode both labs carry the load from begin to end and are
-// measured at the same time: what disturbs the machine disturbs both alike. In solo mode
-// they are loaded one at a time, in turns, so that neither disturbs the other. In interleaved rounds only one of them
-// stands: it is the device, whatever is in it, and clean is nil.
+// pair offers a cell's traffic to two labs and measures windows of it: begin comes first, end last, also after a failed
+// begin. In duet mode both labs carry the load from begin to end and are measured at the same time: what disturbs the
+// machine disturbs both alike. In solo mode they are loaded one at a time, in turns, so that neither disturbs the
+// other. In interleaved rounds only one lab is open. It is then the field device, also if it has a clean router, and
+// the field clean is nil.
 type pair struct {
 	e             *experiment.Experiment
 	device, clean *lab
@@ -73,8 +73,9 @@ func (p pair) begin(ctx context.Context, cell result.Cell) error {
 	if err := p.onBothLabs(func(l *lab) error { return p.load(ctx, l, cell) }); err != nil {
 		return err
 	}
-	// Streams are compared by what they carry from the warm-up's end on, or from its beginning where
-	// it is a turn of all streams: a window is a small part of the next turn.
+	// Streams are compared by the payload that they carry from the warm-up's end on. If streams send so rarely that the
+	// warm-up was extended until each has sent a burst, they are compared from its beginning on: the windows are too short
+	// for all streams to send again.
 	mark := func() error { return p.onBothLabs(func(l *lab) error { return l.mark(ctx) }) }
 	warmup := p.warmup(cell)
 	if warmup > p.e.Warmup {
@@ -134,7 +135,8 @@ func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, cle
 	return got[p.device], got[p.clean], err
 }
 
-// courseOf is what happened within the last windows, which are a trial's.
+// courseOf returns the course of the last window of each open lab (its figures in steps of time), as a record of trial
+// t.
 func (p pair) courseOf(t result.Trial) result.Course {
 	c := result.CourseOf(t)
 	c.StepMs, c.Device = bench.CourseStep.Seconds()*1000, p.device.course

@@ -87,23 +87,17 @@ func check(e *experiment.Experiment, report experiment.Report) {
 // settings lists the blocks of an experiment: each combination of clients, direction, profile, frame size and link. A
 // block measures all loads of its combination, one after the other.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
-	for _, clients := range e.Clients {
-		for _, direction := range e.Directions {
-			for _, profile := range e.Profiles {
-				e.EachLoad(clients, func(size string, loads []float64) {
-					cell := result.NewCell(
-						result.Clients, clients, result.Direction, direction, result.Profile, profile, result.FrameSize, size)
-					e.EachLink(cell, func(cell result.Cell) {
-						s := experiment.Setting{Cell: cell}
-						for _, mbps := range loads {
-							s.Cells = append(s.Cells, cell.With(result.OfferedMbps, mbps))
-						}
-						list = append(list, s)
-					})
-				})
-			}
-		}
-	}
+	e.EachFlow(func(flow result.Cell, clients int) {
+		e.EachLoad(clients, func(size string, loads []float64) {
+			e.EachLink(flow.With(result.FrameSize, size), func(cell result.Cell) {
+				s := experiment.Setting{Cell: cell}
+				for _, mbps := range loads {
+					s.Cells = append(s.Cells, cell.With(result.OfferedMbps, mbps))
+				}
+				list = append(list, s)
+			})
+		})
+	})
 	return list
 }
 

@@ -24,9 +24,9 @@ func (r *run) wantsProfile(s *runner.Session, b experiment.Block, cell result.Ce
 // NoProfile begins a note of a run on a device whose cell has no profile; the device's name and the reason follow.
 const NoProfile = "No profile of "
 
-// profileCell records the cell's profile in a window of its own, with the cell's
-// traffic started anew, unless there is one. A profile that fails is noted and
-// costs nothing else; the only error is the end of ctx.
+// profileCell records the cell's profile in a window of its own, with the cell's traffic started anew. It does nothing
+// if the run has that profile already. A profile that fails is noted, and the block goes on; the only error is the end
+// of ctx.
 func (b *openBlock) profileCell(ctx context.Context, cell result.Cell) error {
 	if !b.run.wantsProfile(b.Session, b.Block, cell) {
 		return nil
@@ -61,8 +61,8 @@ func noProfileOf(cell result.Cell) string {
 		words.Counted(cell.Int(result.Clients), "client"), cell.Text(result.Profile))
 }
 
-// profile runs perf over one window of the sides, on the CPUs of the routers, to which their
-// threads and devices are bound. perf's samples are read when no load runs any more.
+// profile runs perf over one window of both sides, on the routers' CPUs: their threads and devices are bound to these.
+// perf's samples are read when no load runs any more.
 func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 	ask, err := b.perf(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 	return b.writeProfile(p)
 }
 
-// perf is what perf is asked for: the routers' CPUs, and the device's programs.
+// perf returns what perf has to record: the routers' CPUs, and the device's programs.
 func (b *openBlock) perf(ctx context.Context) (agent.Perf, error) {
 	ask := agent.Perf{CPUs: b.Placement.Router, OwnCPUs: b.Placement.Beside()}
 	first, err := b.pair.device.Router.Sample(ctx)
@@ -122,7 +122,8 @@ func (b *openBlock) perf(ctx context.Context) (agent.Perf, error) {
 	return ask, err
 }
 
-// writeProfile writes a profile that says something.
+// writeProfile writes a profile. It returns an error if the profile has no use, or if the clean router delivered too
+// little while perf ran.
 func (b *openBlock) writeProfile(p profile.Profile) error {
 	if err := p.Useless(); err != nil {
 		return err
@@ -135,8 +136,7 @@ func (b *openBlock) writeProfile(p profile.Profile) error {
 	return profile.Write(b.Dir, p)
 }
 
-// accounts lists the exact CPU time, between two snapshots, of the side's router: of its
-// threads and processes.
+// accounts returns the exact CPU time of the router's threads and processes between two snapshots.
 func (s *lab) accounts(a, b bench.Snapshot) profile.Router {
 	m := s.measurement(a, b)
 	out := profile.Router{

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// interleavedRun has rounds of clean and two devices that cost 1 and 1.5 times as much. The machine drifts from round
-// to round, and each lab and each window has noise of its own.
+// interleavedRun returns a run with rounds of clean and two devices that cost 1 and 1.5 times as much. The machine
+// drifts from round to round. Each lab and each window has noise of its own.
 func interleavedRun(random *rand.Rand) result.Run {
 	run := result.Run{Environment: result.Environment{Measure: cost.Name, Mode: result.ModeInterleaved, CPUs: 2}}
 	for round := range 6 {
@@ -34,8 +34,9 @@ func interleavedRun(random *rand.Rand) result.Run {
 	return run
 }
 
-// TestRoundsCover: intervals over rounds contain the true ratio as often as they say, although the machine drifts by
-// several times the noise of a lab.
+// TestRoundsCover: about 95 % of the 95 % intervals over rounds contain the true cost ratio of a device, although the
+// machine drifts by several times the noise of a lab. The device "equal" costs as much as the clean router, "dear" 1.5
+// times as much.
 func TestRoundsCover(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const runs = 1000
@@ -60,7 +61,8 @@ func TestRoundsCover(t *testing.T) {
 	}
 }
 
-// TestRoundWithoutClean: a device whose clean router has no accepted window in its round and sitting is not compared.
+// TestRoundWithoutClean: a device is compared only in rounds in which the clean router has an accepted window of the
+// same sitting. Round 0 has no accepted one, and in round 1 the device "dear" was measured in another sitting.
 func TestRoundWithoutClean(t *testing.T) {
 	run := interleavedRun(rand.New(rand.NewPCG(1, 2)))
 	for i := range run.Trials {

@@ -17,20 +17,20 @@ import (
 // Limits of the self-tests of a trial. A trial outside of them did not measure the router under the stated load. It is
 // rejected with the reason, kept in the raw data, and measured again.
 const (
-	minDelivered    = 0.98 // of the offered load must arrive
-	minBeside       = 0.90 // of the offered load, for a clean router beside a device that fills the routers' CPU
-	minProfiled     = 0.50 // of the offered load, for a clean router while perf runs
+	minDelivered    = 0.98 // share of the offered load that must arrive
+	minBeside       = 0.90 // the same, for a clean router beside a device that fills the routers' CPU
+	minProfiled     = 0.50 // the same, for a clean router while perf runs
 	maxGeneratorCPU = 0.80 // cores, busiest traffic thread
-	minOffered      = 0.99 // of the frames that were due: what was not sent must not look like loss
-	maxRetransmits  = 0.01 // of the segments sent; of UDP's datagrams a device loses no more, or is lossy
+	minOffered      = 0.99 // share of the due frames that must be sent: frames not sent must not look like lost ones
+	maxRetransmits  = 0.01 // share of segments sent again, or of UDP datagrams lost; a device with more is lossy
 	minBurst        = 0.80 // of the burst length asked for, clean router
 	maxPerPacket    = 1.05 // frames per packet in profile per-packet
 	minBulk         = 1.50 // frames per packet in profile bulk
 	maxWindowError  = 0.10 // length of the window against the one asked for
 	maxDelivered    = 1.05 // of the offered load
 	maxProbesLost   = 0.20 // of the round-trip probes: some clients are cut off
-	slackBursts     = 2    // a window may begin and end between two bursts
-	// of the routers' CPUs, used by both routers together: from this share on CPU may be what limits them
+	slackBursts     = 2    // tolerance of rates, in bursts: a window may begin and end between two bursts
+	// minFilled is the share of the routers' CPUs, used by both routers together, from which on CPU may limit them.
 	minFilled = 0.70
 )
 
@@ -40,10 +40,10 @@ type conditions struct {
 	sent        experiment.Traffic // by the clean router's clients
 	aggregates  bool               // the device aggregates packets itself
 	routers     int                // CPUs that the routers run on
-	speed       float64            // of slowed routers; 0: they are not
+	speed       float64            // share of their CPU's time that slowed routers keep; 0: they are not slowed
 	solo        bool               // the sides were loaded one after the other
 	precedes    bool               // the lab goes before the machine's other programs
-	failedProof bench.Rejects      // what the device is not, by its own word
+	failedProof bench.Rejects      // reasons by which the device itself shows that it is not set up as it should be
 }
 
 // judge applies the self-tests to a trial and sets Accepted, Rejects and Flags.
@@ -68,6 +68,8 @@ func judge(t *attempt, under conditions) {
 	speed := under.speed
 	// A delay of the machine affects both sides alike and is not a limit of the device.
 	slack := under.slack()
+	// short: the device delivered less than load and clean router let expect. starved: the clean router did too, although
+	// the CPUs were not full.
 	short := !t.AA && t.DUT.DeliveredMbps > 0 &&
 		t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
 	starved := t.Clean.DeliveredMbps < minDelivered*t.Clean.OfferedMbps-slack && !under.routersFull(t)
@@ -147,7 +149,7 @@ func (c conditions) share(t *attempt) float64 {
 	return min(routerShare(t.DUT), routerShare(t.Clean)) * (1 - max(t.DUT.Machine.Steal, t.Clean.Machine.Steal)/100)
 }
 
-// slack is the tolerance of a rate, Mbit/s: a window may begin and end between bursts.
+// slack is the tolerance of a rate, Mbit/s: that of slackBursts bursts in one window.
 func (c conditions) slack() float64 {
 	return slackBursts * float64(c.sent.BurstSegments) * segmentMbit(c.sent) / c.window.Seconds()
 }

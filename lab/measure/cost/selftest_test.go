@@ -11,7 +11,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// goodMeasurement is a measurement that passes every self-test at 100 Mbit/s.
+// The tests of this file change one figure of a good trial and call judge. It rejects the trial with reasons, or
+// accepts it and may flag the device as saturated (at its limit) or lossy. "clean" in names of cases is the clean
+// router.
+
+// goodMeasurement returns a measurement that passes every self-test at 100 Mbit/s.
 func goodMeasurement() Measurement {
 	return Measurement{
 		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, LinkMbps: 104, AggregationFactor: 1, GeneratorCPU: 0.1,
@@ -39,9 +43,9 @@ func TestJudge(t *testing.T) {
 			func(t *attempt) { t.Clean.GeneratorCPU = 0.9 }, []string{"clean router: a traffic thread used 90 %"}, nil},
 		"aggregated packets": {
 			func(t *attempt) { t.DUT.AggregationFactor = 3 }, []string{"device: 3.00 frames per packet"}, nil},
-		"counted apart":         {func(t *attempt) { t.DUT.Packets, t.DUT.AggregationFactor = 300, 1.06 }, nil, nil},
-		"TUN halves the factor": {func(t *attempt) { t.DUT.AggregationFactor = 0.6 }, nil, nil},
-		"bulk that is not": {
+		"a burst in one of two counts": {func(t *attempt) { t.DUT.Packets, t.DUT.AggregationFactor = 300, 1.06 }, nil, nil},
+		"TUN halves the factor":        {func(t *attempt) { t.DUT.AggregationFactor = 0.6 }, nil, nil},
+		"bulk without aggregation": {
 			func(t *attempt) { t.Cell = t.Cell.With(result.Profile, result.Bulk) }, []string{"profile bulk wants"}, nil},
 		"bulk": {func(t *attempt) {
 			t.Cell = t.Cell.With(result.Profile, result.Bulk)
@@ -72,13 +76,13 @@ func TestJudge(t *testing.T) {
 			[]string{result.FlagSaturated}},
 		"device is starved": {func(t *attempt) { t.DUT.DeliveredMbps = 60; t.DUT.Metrics[WaitedForOthers] = 0.9 },
 			[]string{"device: its threads waited 90 %"}, []string{result.FlagSaturated}},
-		"what waited arrives": {func(t *attempt) { t.Clean.LinkMbps = 16 }, []string{
+		"packets of before the window arrive": {func(t *attempt) { t.Clean.LinkMbps = 16 }, []string{
 			"clean router: 99.5 Mbit/s arrived, 16.0 left the router"}, nil},
 		"clean beside full CPU": {func(t *attempt) {
 			t.DUT.DeliveredMbps, t.DUT.ProcessNs = 60, 8e8
 			t.Clean.DeliveredMbps = 92
 		}, nil, []string{result.FlagSaturated}},
-		"clean short beside it": {func(t *attempt) {
+		"clean too short beside full CPU": {func(t *attempt) {
 			t.DUT.DeliveredMbps, t.DUT.ProcessNs = 60, 8e8
 			t.Clean.DeliveredMbps = 80
 		}, []string{"clean router: delivered 80.0"}, []string{result.FlagSaturated}},
@@ -128,7 +132,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeSpeed: of two slowed routers the one counts whose share is further from what was asked for.
+// TestJudgeSpeed: routers slowed to 25 % of a CPU must have had about that share of its time. If the two routers
+// differ, the share that is further from 25 % counts. device and clean are their shares.
 func TestJudgeSpeed(t *testing.T) {
 	sent := experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}
 	for _, tt := range []struct {
@@ -143,7 +148,8 @@ func TestJudgeSpeed(t *testing.T) {
 			t.Errorf("%+v: accepted %v, %q", tt, trial.Accepted, trial.Rejects)
 		}
 	}
-	for _, speed := range []float64{0, 1, 0.25} { // and a clean router beyond its load says what to do where it was slowed
+	// If a slowed clean router does not deliver the load, the reason advises lower loads or a greater speed.
+	for _, speed := range []float64{0, 1, 0.25} {
 		trial := goodTrial()
 		trial.DUT.Metrics = map[string]float64{result.RouterShare: max(speed, 0.25)}
 		trial.Clean.Metrics = trial.DUT.Metrics
@@ -157,8 +163,8 @@ func TestJudgeSpeed(t *testing.T) {
 	}
 }
 
-// TestJudgeGathers: what aggregates packets itself is not held to one frame a packet;
-// the clean router beside it is.
+// TestJudgeGathers: in profile per-packet, a device that aggregates packets itself may have several frames a packet.
+// The clean router beside it may not.
 func TestJudgeGathers(t *testing.T) {
 	trial := goodTrial()
 	trial.DUT.AggregationFactor = 3

@@ -42,12 +42,12 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 	s := &lab{Bench: opened} // stands for both sides
 	e := &experiment.Experiment{
 		Mode: result.ModeSolo, Windows: 1, Window: 500 * time.Millisecond, Warmup: 300 * time.Millisecond}
-	m := pair{e: e, device: s, clean: s}
+	both := pair{e: e, device: s, clean: s}
 	for _, direction := range []string{result.Up, result.Down} {
 		s.shorts = nil
 		trial := attempt{Trial: result.Trial{
 			Cell: result.NewCell(result.OfferedMbps, 40, result.Direction, direction, result.Profile, result.PerPacket)}}
-		if trial.DUT, trial.Clean, err = m.measure(ctx, trial.Cell, 0); err != nil {
+		if trial.DUT, trial.Clean, err = both.measure(ctx, trial.Cell, 0); err != nil {
 			t.Fatal(err)
 		}
 		judge(&trial, conditions{window: e.Window, sent: s.Side.Traffic, routers: 1, solo: true})

@@ -7,13 +7,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// blockWith returns the record of a block with a device (dut) and a number of clients, after change.
 func blockWith(dut string, clients int, change func(*result.Block)) result.Block {
 	b := result.Block{DUT: dut, Clients: clients, Direction: result.Up, Profile: result.PerPacket, Figures: &Stay{}}
 	change(&b)
 	return b
 }
 
-// cellWith returns the only cell of a run with these blocks.
+// cellWith returns the summary's only cell of a run with these blocks: that of a device, a number of clients and a
+// load. Blocks of other devices and numbers of clients must not change it.
 func cellWith(blocks []result.Block, dut string, clients int, mbps float64) analysis.Cell {
 	cell := result.NewCell(result.DUT, dut, result.Clients, clients, result.OfferedMbps, mbps, result.Direction, result.Up,
 		result.Profile, result.PerPacket)
@@ -21,6 +23,8 @@ func cellWith(blocks []result.Block, dut string, clients int, mbps float64) anal
 		result.Run{Trials: []result.Trial{{Cell: cell, Figures: &Sides{}}}, Blocks: blocks}, analysis.Options{}).Cells[0]
 }
 
+// stretch returns a function that adds one load to a block, in Mbit/s: its streams' fairness (Jain's index) and the
+// time they took to connect.
 func stretch(mbps, jain float64) func(*result.Block) {
 	return func(b *result.Block) {
 		StayOf(*b).Stretches = append(StayOf(*b).Stretches, Stretch{
@@ -29,6 +33,8 @@ func stretch(mbps, jain float64) func(*result.Block) {
 	}
 }
 
+// TestStreamFiguresAreOfTheirCell: the streams' figures of a cell come from blocks of its device, clients and load, and
+// not from A/A blocks.
 func TestStreamFiguresAreOfTheirCell(t *testing.T) {
 	aa := blockWith("a", 100, stretch(1000, 0.1))
 	aa.AA = true
@@ -45,7 +51,8 @@ func TestStreamFiguresAreOfTheirCell(t *testing.T) {
 	}
 }
 
-// TestShortConnectionsThatAllFail have no times, in one block of two and in both.
+// TestShortConnectionsThatAllFail: blocks in which all short connections fail have no times. A cell of two such blocks
+// has none, and a cell of one such block and another has those of the other.
 func TestShortConnectionsThatAllFail(t *testing.T) {
 	short := func(s Short) result.Block {
 		return blockWith("a", 100, func(b *result.Block) { StayOf(*b).Stretches = []Stretch{{OfferedMbps: 1000, Short: &s}} })
@@ -62,13 +69,12 @@ func TestShortConnectionsThatAllFail(t *testing.T) {
 		t.Errorf("%v a second, %v failed a block: want 25 and 50, over both", each, failed)
 	}
 	if none := cellWith([]result.Block{failed, failed}, "a", 100, 1000).Device("short_whole_p50_us"); none.Mean.Known() {
-		t.Errorf("none had its answer, half of them within %v µs", none.Mean)
+		t.Errorf("all short connections failed, and their median time is %v µs: want none", none.Mean)
 	}
 }
 
-// TestLoadsOfFailedBlocksCountOnce: a block that failed at its second load keeps what it recorded
-// of the first, which a resume does not measure again; figures of the whole block are those of
-// the sitting that came to its end.
+// TestLoadsOfFailedBlocksCountOnce: a block failed at its second load. Its records of the first load count, because a
+// resume does not measure that load again. Figures of the whole block come from the sitting that completed it.
 func TestLoadsOfFailedBlocksCountOnce(t *testing.T) {
 	failed := blockWith("a", 100, stretch(500, 0.9))
 	failed.Error, failed.SetupSeconds = "at 1000 Mbit/s: agent ended", 7

@@ -27,7 +27,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "trial", Metrics: Metrics, Primary: PerBit,
 		Trials: trials, Controls: clean,
 		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps},
-		Compare: analysis.CompareCells(run), Laws: &namedMetrics,
+		Compare: analysis.CompareCells(run), Laws: &namedMetrics, ByFamily: []string{NsPerPacket},
 		Bias: bias, Rise: noiseRise,
 		Describe: func(c *analysis.Cell) { describe(c, run.Blocks, opts) },
 		Warn: func(s analysis.Summary) []string {
@@ -96,7 +96,7 @@ const (
 	GuestsCounted = "guest_blocks_counted" // blocks in which the device said how many it knows
 	GuestsCame    = "guests_came"
 	GuestsIn      = "guests_in"   // leased and logged in
-	GuestsGone    = "guests_gone" // of those: logged out, seen to be out, released
+	GuestsGone    = "guests_gone" // logged out, found themselves out, and released their lease
 	GuestsMissed  = "guests_missed"
 	GuestFailures = "guest_failures" // a tally: why guests did not get in or out
 )
@@ -143,15 +143,14 @@ func addGuests(c *analysis.Cell, blocks []result.Block, opts analysis.Options) {
 	}
 }
 
-// Prefixes of metrics of a device's own numbers (sessions, leases …), before the first
-// guest came and after the last had left. What it names at one moment only, it has
-// none of at the other.
+// Prefixes of the metrics of a device's own counts (sessions, leases …), before the first guest came and after the last
+// had left. A count that the device reports at one of these moments only is 0 at the other.
 const (
 	CountBefore = "count_before."
 	CountAfter  = "count_after."
 )
 
-// CountNames are the device's own numbers that a cell has, by name.
+// CountNames lists the names of the device's own counts that a cell has, sorted.
 func CountNames(c analysis.Cell) (names []string) {
 	for name := range c.Metrics {
 		if own, ok := strings.CutPrefix(name, CountBefore); ok {
@@ -162,15 +161,15 @@ func CountNames(c analysis.Cell) (names []string) {
 	return names
 }
 
-// Counts and texts of a cell's client totals, each number the smallest of all blocks. Cells
-// without a completed block have none.
+// Counts and texts of a cell's client totals. Each number is the smallest of all blocks. Cells without a completed
+// block have none.
 const (
 	ClientBlocks     = "client_blocks"
 	Leased           = "leased"    // clients with an address
-	LoggedIn         = "logged_in" // 0 where none has to
+	LoggedIn         = "logged_in" // 0 where no client has to log in
 	Connected        = "connected" // streams open together, from before the warm-up until after the last window
 	CleanConnected   = "clean_connected"
-	AddressesFrom    = "addresses" // where clients have theirs from: constants of package result
+	AddressesFrom    = "addresses" // who gives clients their addresses: constants of package result
 	CleanAddressFrom = "clean_addresses"
 )
 
@@ -185,11 +184,11 @@ func addTotals(c *analysis.Cell, blocks []result.Block) {
 			if s.OfferedMbps != c.Number(result.OfferedMbps) {
 				continue
 			}
-			far := map[string]int{
+			totals := map[string]int{
 				Leased: stay.Leased, LoggedIn: stay.LoggedIn,
 				Connected: s.Fairness.Streams - s.Fairness.Broken, CleanConnected: s.CleanFairness.Streams - s.CleanFairness.Broken,
 			}
-			for name, n := range far {
+			for name, n := range totals {
 				if c.Counts[ClientBlocks] > 0 {
 					n = min(n, c.Counts[name])
 				}

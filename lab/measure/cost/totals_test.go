@@ -7,9 +7,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestClientTotalsAreThoseOfTheWorstBlock: what is said of many clients at once is true of
-// every block, and memory is that of both labs over the clients of both.
+// TestClientTotalsAreThoseOfTheWorstBlock: statements about many clients at once come from the worst block, so they
+// hold for all blocks. Memory a client is that of both labs divided by the clients of both.
 func TestClientTotalsAreThoseOfTheWorstBlock(t *testing.T) {
+	// block has 1000 clients and as many streams: leased clients have an address, in are logged in, and broken streams
+	// ended early. Both labs together use mib MiB.
 	block := func(leased, in, broken int, mib float64) result.Block {
 		return result.Block{
 			DUT: "d", Clients: 1000, Direction: result.Up, Profile: result.PerPacket, Figures: &Stay{
@@ -20,7 +22,7 @@ func TestClientTotalsAreThoseOfTheWorstBlock(t *testing.T) {
 				}},
 			}}
 	}
-	other, old := block(7, 7, 0, 1), block(0, 0, 0, 1)
+	other, old := block(7, 7, 0, 1), block(0, 0, 0, 1) // of another number of clients; of a run that did not count clients
 	other.Clients = 7
 	blocks := []result.Block{block(1000, 1000, 0, 30), block(1000, 998, 3, 50), other, old}
 	c := cellWith(blocks, "d", 1000, 100)

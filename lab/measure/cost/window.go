@@ -22,9 +22,10 @@ const (
 	udpOverhead = 14 + 20 + 8
 )
 
-// delivered is the payload that arrived, Mbit/s. For kinds of traffic that count (streams), it is the receivers' count,
-// each divided by its own clock. iperf3 counts only at its end, so there it is what left the router's outgoing link
-// (out) in the given seconds, without headers and without the retransmitted share (resent).
+// delivered is the payload that arrived, Mbit/s. For kinds of traffic that count payload (streams), it is the sum of
+// the receivers' rates, each by the receiver's own clock. iperf3 counts only at its end. Its payload is that of the
+// packets that left the router's outgoing link (out) in the given seconds, without headers and without the
+// retransmitted share (resent).
 func (s *lab) delivered(out meter.Link, seconds float64, receivers []endpointSpan, resent float64) float64 {
 	if traffic.KindOf(s.Load.Kind).Counts {
 		var sum float64
@@ -55,7 +56,7 @@ func spans(a, b []bench.Endpoint) []endpointSpan {
 	return list
 }
 
-// payload returns the router's link that sends the load, the load's senders and its receivers.
+// payload returns the router's outgoing link for the load, the load's senders and its receivers.
 func (s *lab) payload(lan, wan meter.Link, clients, server []endpointSpan) (
 	out meter.Link, sending, receiving []endpointSpan) {
 	switch s.Load.Direction {

@@ -17,6 +17,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
+// The tests of this file compute the figures of a window from two snapshots of all meters of a lab: a at its beginning
+// and b at its end. The router's interfaces are r0 towards the clients (LAN) and r1 towards the server (WAN).
+
 // TestMeasurementOfAnUploadWindow computes every figure of one window of two seconds with an upload. Snapshot a is
 // empty, so the counters of snapshot b are the window's.
 func TestMeasurementOfAnUploadWindow(t *testing.T) {

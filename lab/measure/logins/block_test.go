@@ -18,6 +18,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// The tests of this file check the figures and self-tests of a login storm. A storm has two phases: all clients lease
+// an address, and then all log in.
+
+// TestPhaseSumsUpTheClients: phaseOf computes a phase's figures from the outcomes of its clients.
 func TestPhaseSumsUpTheClients(t *testing.T) {
 	// Four clients at two a second, in any order: the third gives up.
 	outcomes := []client.Outcome{
@@ -51,10 +55,12 @@ func TestPhaseSumsUpTheClients(t *testing.T) {
 	}
 }
 
+// TestLimitSaysWhoseCPUWasFull: a phase was limited by the rate at which clients arrive, by a host whose CPU was full,
+// or by waiting. The Busy fields are shares of the CPUs of routers or endpoints (clients and server).
 func TestLimitSaysWhoseCPUWasFull(t *testing.T) {
 	for _, tt := range []struct {
 		phase Phase
-		rate  float64
+		rate  float64 // clients that arrive a second; 0: all at once
 		want  string
 	}{
 		{Phase{Asked: 9, Through: 9, PerSecond: 49, RouterBusy: 0.9}, 50, LimitRate},
@@ -71,6 +77,10 @@ func TestLimitSaysWhoseCPUWasFull(t *testing.T) {
 	}
 }
 
+// TestAccountSplitsThePhaseByRole: addCost computes CPU times by role until the end of the phase's tail, and the busy
+// shares of the CPUs until the phase's end. sample is the reading of a host's meter at a time, with the CPU times of
+// its agent, program and polling thread. at is a snapshot of the lab, with the CPU times of the router's program, the
+// RADIUS server and the clients' agent.
 func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	sample := func(offset time.Duration, agent, program, napi time.Duration) meter.Sample {
 		return meter.Sample{
@@ -107,10 +117,10 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 		t.Errorf("slowed: share %g, router %g, others %g", phase.RouterShare, phase.RouterBusy, phase.OtherBusy)
 	}
 	if got := otherBusy(result.Machine{Usr: 100}, map[string]int64{}, 1, 2); got != 1 {
-		t.Errorf("a machine that is all others': %g", got)
+		t.Errorf("a machine that other programs use alone: %g", got)
 	}
 	if got := otherBusy(result.Machine{Usr: 1}, map[string]int64{"x": int64(100 * s)}, 1, 2); got != 0 {
-		t.Errorf("ticks that saw less than the lab used: %g", got)
+		t.Errorf("/proc/stat, which counts in ticks, saw less than the lab used: %g", got)
 	}
 	// CPU time of endpoints on other machines does not count for the routers' machine.
 	first, end = at(0, 0, 0, 0), at(2*s, s/2, 0, s)
@@ -121,6 +131,8 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	}
 }
 
+// TestStormsOfBadMachinesAreRejected: a storm is rejected if the lab or its machine was at fault. A fault of the device
+// is a result.
 func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 	good := func() Storm {
 		lease := Phase{Asked: 2, Through: 2, Seconds: 1, ThreadNs: map[string]int64{"napi/r0": 5}}
@@ -129,7 +141,7 @@ func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		spoil func(*Storm, *evidence)
-		want  string // of the only reject; empty: accepted
+		want  string // part of the only reason to reject the storm; empty: it is accepted
 	}{
 		"good":        {func(*Storm, *evidence) {}, ""},
 		"device died": {func(_ *Storm, e *evidence) { e.ended.Device = []string{"chilli ended"} }, ""},
@@ -139,7 +151,7 @@ func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 			func(s *Storm, _ *evidence) { s.Lease.ThreadNs["napi/r0"] = 0 }, "polling thread napi/r0 did not run"},
 		"steal":          {func(s *Storm, _ *evidence) { s.Login.Machine.Steal = 30 }, "30.0 % steal during the logins"},
 		"other programs": {func(s *Storm, _ *evidence) { s.Login.OtherBusy = 0.4 }, "other programs used 40 %"},
-		"not as slow": {func(s *Storm, e *evidence) {
+		"not slowed as asked for": {func(s *Storm, e *evidence) {
 			s.Lease.RouterShare, s.Login.RouterShare, e.speed = 0.25, 0.5,
 				0.25
 		}, "instead of 25.0 %"},
@@ -162,8 +174,10 @@ func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 	}
 }
 
+// TestClientsThatCannotLogIn: checkClients refuses a device without a login, and one whose network has too few
+// addresses for n clients.
 func TestClientsThatCannotLogIn(t *testing.T) {
-	in := client.Admission{Kind: client.AdmitForm}
+	in := client.Admission{Kind: client.AdmitForm} // clients log in with a form
 	for _, tt := range []struct {
 		n      int
 		traits dut.Traits

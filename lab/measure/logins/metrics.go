@@ -35,6 +35,10 @@ const (
 	PSSKiBPerClient = "pss_kib_per_client"
 )
 
+// StormPerSecond is the metric of a whole storm.
+const StormPerSecond = "storm_per_second"
+
+// input has a storm's figures by their names in records.
 type input = analysis.MetricInput
 
 // phaseMetrics are the metrics of a phase, without the phase's prefix.
@@ -72,6 +76,15 @@ var phaseMetrics = []analysis.Metric{
 
 // Metrics are all metrics of a cell.
 var Metrics = append(append(phaseFigures(Login), phaseFigures(Lease)...),
+	analysis.Metric{Name: StormPerSecond, Unit: "clients/s",
+		Text: "that are leased and logged in, over the time of leasing and the time of logging in", Better: analysis.More,
+		Per: analysis.PerWindow, Range: analysis.Amounts, Value: func(r input) float64 {
+			lease := r.Get("lease.through_seconds")
+			if math.IsNaN(lease) {
+				lease = 0 // the login is the lease
+			}
+			return analysis.Over(r.Get("login.through"), lease+r.Get("login.through_seconds"))
+		}},
 	analysis.Metric{Name: IdlePSSMiB, Unit: "MiB", Text: "memory of the device's processes before the first client",
 		Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts,
 		Value: analysis.PositiveField("idle_pss_mib")},

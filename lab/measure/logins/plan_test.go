@@ -14,14 +14,19 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// bothMeasures has this measure and the one that can be mistaken for it.
+// The tests of this file parse experiments that measure login storms, and check their plan, their estimated duration
+// and the errors of bad keys.
+
+// bothMeasures is a catalogue of the measures "logins" and "cost". Many keys of "cost" have no meaning for "logins".
 var bothMeasures = experiment.Catalogue{
 	DUTs: dut.Names(), Measures: []experiment.Measure{cost.Measure{}.Rules(), Measure{}.Rules()}}
 
+// minimalCost is a valid experiment that measures cost. stormExperiment is one that measures login storms.
 const minimalCost = "duts = [\"opennds\"]\nclients = [1]\noffered_mbps = [100]\n"
 
 const stormExperiment = "measure = \"logins\"\nduts = [\"opennds\", \"coovachilli\"]\nclients = [30, 1000]\n"
 
+// parse parses an experiment that must be valid.
 func parse(t *testing.T, text string) *experiment.Experiment {
 	t.Helper()
 	e, err := bothMeasures.Parse("x.toml", []byte(text))
@@ -31,6 +36,8 @@ func parse(t *testing.T, text string) *experiment.Experiment {
 	return e
 }
 
+// TestStormDefaultsRoundTrip: an experiment of storms gets its defaults, is written without keys that have no meaning
+// for it, and is read again as the same.
 func TestStormDefaultsRoundTrip(t *testing.T) {
 	e := parse(t, stormExperiment)
 	if e.Mode != result.ModeSolo || e.Windows != 1 || !cmp.Equal(rates.Value(e), []float64{0}) {
@@ -55,6 +62,7 @@ func TestStormDefaultsRoundTrip(t *testing.T) {
 	}
 }
 
+// TestStormPlan: a block is one storm, and each combination of device, number of clients and rate has its blocks.
 func TestStormPlan(t *testing.T) {
 	e := parse(t, stormExperiment+"login_rates = [0, 25.5]\nblocks = 2\n")
 	type group struct {
@@ -77,26 +85,30 @@ func TestStormPlan(t *testing.T) {
 	if len(seen) != 8 {
 		t.Errorf("%d groups, want 2 devices × 2 numbers of clients × 2 rates", len(seen))
 	}
-	// A thousand at 25.5 a second take 39 s to lease and 39 s or more to log in.
+	// A thousand clients at 25.5 a second take 39 s to lease and at least 39 s to log in. Two devices have two such
+	// storms.
 	if least, got := 2*2*78*time.Second, e.EstimatedDuration(); got < least {
 		t.Errorf("estimated %v, the slow rate alone takes %v", got, least)
 	}
 }
 
-// TestStormDurationFollowsTheDevice: a quick device's ten thousand personas are not
-// estimated as a slow one's, and what is like a device takes as long.
+// TestStormDurationFollowsTheDevice: the estimate uses the time that a login takes at the device. A custom device
+// "full" that is declared to be like gateway-ebpf takes as long as that. "gateway-own" has its own commands and an
+// unknown time.
 func TestStormDurationFollowsTheDevice(t *testing.T) {
-	of := func(dut string) time.Duration {
+	estimate := func(dut string) time.Duration {
 		return parse(t, "measure = \"logins\"\nduts = [\""+dut+
 			"\"]\nclients = [4000]\nblocks = 3\nclient.kind = \"persona\"\n"+
 			"[dut.full]\nlike = \"gateway-ebpf\"\nsessions = 5000\n[dut.gateway-own]\nstart = \"true\"\nlogin = \"true\"\n").EstimatedDuration()
 	}
-	quick, like, own, slow := of("gateway-ebpf"), of("full"), of("gateway-own"), of("opennds")
+	quick, like, own, slow := estimate("gateway-ebpf"), estimate("full"), estimate("gateway-own"), estimate("opennds")
 	if quick > 2*time.Minute || like != quick || own < 2*quick || slow < 2*own {
-		t.Errorf("gatewayd %v, what is like it %v, one that is not known %v, openNDS %v", quick, like, own, slow)
+		t.Errorf("gatewayd %v, a device like it %v, one with unknown time %v, openNDS %v", quick, like, own, slow)
 	}
 }
 
+// TestStormTakesWhatOthersSetBack: an experiment of storms has its own defaults (mode, windows, number of clients).
+// When its measure is changed to "cost", the defaults and limits of "cost" hold.
 func TestStormTakesWhatOthersSetBack(t *testing.T) {
 	e := parse(t, stormExperiment)
 	if err := e.Set("measure", "cost"); err != nil {
@@ -112,6 +124,7 @@ func TestStormTakesWhatOthersSetBack(t *testing.T) {
 	}
 }
 
+// TestStormProblems: each bad key is an error with file, line and key, and the lines come in this order.
 func TestStormProblems(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string

@@ -85,21 +85,22 @@ type Phase struct {
 	NAPINs    int64 `json:"napi_ns"`    // the router's polling threads, until the phase's end and its tail
 	ProcessNs int64 `json:"process_ns"` // the device's processes, likewise
 	WaitNs    int64 `json:"wait_ns"`    // run-queue wait of the same threads
-	// exact CPU by role: router, client, radius (programs of the server), server (the rest of it), agents
+	// RoleNs is exact CPU by role: router, client, radius (programs of the server), server (its other CPU time), agents.
 	RoleNs   map[string]int64 `json:"role_ns"`
 	ThreadNs map[string]int64 `json:"thread_ns"` // router threads and processes by name
 	Machine  result.Machine   `json:"machine"`   // /proc/stat, without the tail
-	// Share of their CPUs that were busy until the phase's end, without the tail.
-	// share of the routers' CPUs that was busy; if they are slowed, of the share that was left to them
+	// Busy shares of CPUs are until the phase's end, without the tail.
+	// RouterBusy is the busy share of the routers' CPUs. For slowed routers it is the busy share of the time left to them.
 	RouterBusy float64 `json:"router_busy"`
-	// share of their CPUs' time that slowed routers had, by the task clock of the program that took the rest
+	// RouterShare is the share of their CPUs' time that slowed routers had, by the task clock of the program that took the
+	// other part.
 	RouterShare   float64 `json:"router_share,omitempty"`
 	EndpointsBusy float64 `json:"endpoints_busy"` // share of the CPUs of clients and server
 	ClientBusy    float64 `json:"client_busy"`    // the client hosts alone, of the endpoints' CPUs
 	RadiusBusy    float64 `json:"radius_busy"`    // programs of the server alone, of the endpoints' CPUs
-	OtherBusy     float64 `json:"other_busy"`     // by programs outside the lab, of all CPUs, as /proc/stat has it
-	// what limited the phase's speed: device, generator or radius (its CPU was full), waiting (no CPU was full), rate
-	// (the rate at which clients arrive)
+	OtherBusy     float64 `json:"other_busy"`     // by programs outside the lab, of all CPUs, by /proc/stat
+	// Limit is what limited the phase's speed: device, generator or radius (its CPU was full), waiting (no CPU was full),
+	// or rate (the rate at which clients arrive).
 	Limit string `json:"limit"`
 
 	// Ms has one value a client, in the order of their numbers: the time from its turn until it succeeded or gave up, ms.

@@ -12,6 +12,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// TestStormsComeBackAsTheyWere: records of login storms are read as they were written, from the run's folder and from a
+// bundle. A record that was written twice counts once.
 func TestStormsComeBackAsTheyWere(t *testing.T) {
 	dir := t.TempDir()
 	w, _, err := result.OpenWriter(dir)

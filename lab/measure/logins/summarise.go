@@ -39,9 +39,9 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	storms := result.RecordsOf[Storm](run.MeasureRecords)
 	in := analysis.Input{
 		Run: run, Measure: Name, Dimensions: Dimensions, Noun: "storm", Metrics: Metrics, Trials: trialsOf(storms),
-		Alone: true,
+		Alone: true, ByFamily: []string{StormPerSecond, Lease + PerSecond, Login + PerSecond, Login + RouterMs},
 		Compare: func(a, b result.Cell) int {
-			return result.CompareCells(a, b, result.Clients, LoginRate, result.DUT)
+			return result.CompareCells(a, b, result.Clients, LoginRate, result.Family, result.DUT)
 		},
 		Warn: func(s analysis.Summary) []string {
 			limitedBy := func(limit string) func(analysis.Cell) bool {

@@ -14,6 +14,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// The tests of this file summarise login storms that analysistest.Storms computes for a device that serves one client
+// after the other: seed, devices, numbers of clients, blocks.
+
+// loginQueues are two devices. "fast" takes 2 ms for a login. "slow" takes 100 ms, every fourth client gives up at it,
+// and its program ends in one storm.
 func loginQueues() []analysistest.LoginQueue {
 	return []analysistest.LoginQueue{
 		{Name: "fast", LoginMs: 2, Limit: logins.LimitGenerator},
@@ -21,6 +26,7 @@ func loginQueues() []analysistest.LoginQueue {
 	}
 }
 
+// isNear reports whether n is within 15 % of want.
 func isNear(n analysis.Number, want float64) bool { return math.Abs(float64(n)/want-1) < 0.15 }
 
 // login is the mean of a metric of logging in.
@@ -28,6 +34,7 @@ func login(c analysis.Cell, metric string) analysis.Number {
 	return c.Device(logins.Login + metric).Mean
 }
 
+// TestStormsAreSummarised: order, metrics, counts and tallies of the cells of five blocks of storms.
 func TestStormsAreSummarised(t *testing.T) {
 	s := (logins.Measure{}).Summarise(analysistest.Storms(1, loginQueues(), []int{100, 40}, 5), analysis.Options{})
 	if s.Measure != logins.Name || len(s.Cells) != 4 || s.Trials.Accepted != 20 {
@@ -70,8 +77,8 @@ func TestStormsAreSummarised(t *testing.T) {
 	}
 }
 
-// TestCurveCountsThoseLeftOut: a curve is over all clients that tried to log in, so it ends at the share that
-// succeeded.
+// TestCurveCountsThoseLeftOut: a curve of logins over time counts all clients that tried to log in, so it ends at the
+// share that succeeded: 100 % at the device "fast", 75 % at "slow".
 func TestCurveCountsThoseLeftOut(t *testing.T) {
 	s := (logins.Measure{}).Summarise(analysistest.Storms(1, loginQueues(), []int{100}, 3), analysis.Options{})
 	for i, ends := range []float64{100, 75} {
@@ -91,6 +98,8 @@ func TestCurveCountsThoseLeftOut(t *testing.T) {
 	}
 }
 
+// TestRejectedStormsCountForNothing: metrics are over the accepted storms alone, and a warning counts the rejected
+// ones.
 func TestRejectedStormsCountForNothing(t *testing.T) {
 	run := analysistest.Storms(1, loginQueues()[:1], []int{10}, 3)
 	storms := result.RecordsOf[logins.Storm](run.MeasureRecords)
@@ -117,7 +126,7 @@ func TestRejectedStormsCountForNothing(t *testing.T) {
 	}
 }
 
-// TestStormWithoutLogins: figures that no client has are null, and the summary can be written.
+// TestStormWithoutLogins: if no client logs in, times of logins are null, and the summary can still be written.
 func TestStormWithoutLogins(t *testing.T) {
 	run := analysistest.Storms(1, []analysistest.LoginQueue{{Name: "shut", LoginMs: 5, Leaves: 1}}, []int{4}, 2)
 	s := (logins.Measure{}).Summarise(run, analysis.Options{})
@@ -137,7 +146,7 @@ func TestStormWithoutLogins(t *testing.T) {
 	}
 }
 
-// TestFailedBlockSinceMeasured: a failed block with a storm of a later sitting counts as measured.
+// TestFailedBlockSinceMeasured: a failed block counts as measured if a later sitting has its storm.
 func TestFailedBlockSinceMeasured(t *testing.T) {
 	run := analysistest.Storms(1, loginQueues()[:1], []int{10}, 2)
 	for block := range 2 {

@@ -1,6 +1,6 @@
-// Package rate measures how fast TCP is through a pair of gateways, beside what the headers of their tunnel leave of
-// the link: the payload that arrives, what both gateways spend on it, and what limits it. Packets that vanish because
-// they are too long are an outcome of their own.
+// Package rate measures how fast TCP is through a tunnel between two gateways: the payload that arrives, the CPU time
+// of both gateways, and what limits the rate. The payload is compared with the share of the link's rate that the
+// tunnel's headers leave. If packets vanish because they are too long, that is the result (Outcome).
 package rate
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
 
-// Run returns what measures the blocks of one run.
+// Run returns the functions that measure the blocks of one run.
 func (Measure) Run() runner.Measure { return runner.Measure{Block: carryOut} }
 
 // idleTime is how long round-trip times are measured before the load.
 const idleTime = time.Second
 
-// block is a block whose lab stands.
+// block is a block whose lab is open.
 type block struct {
 	*runner.Session
 	experiment.Block
@@ -39,7 +39,8 @@ func carryOut(ctx context.Context, s *runner.Session, eb experiment.Block) (*res
 	})
 }
 
-// measure looks at the path without a load, and then measures the windows of one.
+// measure first measures round-trip times and the path's MTU without a load. Then it starts the load and measures its
+// windows.
 func (b *block) measure(ctx context.Context) (err error) {
 	cell, e := b.Cells[0], b.Experiment
 	b.Status("%s: looking at the path", b.Name(b.Block))
@@ -63,7 +64,8 @@ func (b *block) measure(ctx context.Context) (err error) {
 	return nil
 }
 
-// measureIdle measures round-trip times while nothing else is sent, and the largest packet that comes through.
+// measureIdle measures round-trip times while nothing else is sent, and the size of the largest packet that comes
+// through.
 func (b *block) measureIdle(ctx context.Context) (err error) {
 	if err := b.StartProbes(ctx); err != nil {
 		return err
@@ -75,7 +77,7 @@ func (b *block) measureIdle(ctx context.Context) (err error) {
 	return err
 }
 
-// window measures a window until it is accepted, or was tried often enough.
+// window measures window w, and again until it is accepted or the attempts are used up.
 func (b *block) window(ctx context.Context, cell result.Cell, w int) error {
 	b.Status("%s: window %d", b.Name(b.Block), w+1)
 	return b.MeasureWindow(b.Block, cell, w, KindRate, func(a runner.Attempt) (result.Record, []string, error) {

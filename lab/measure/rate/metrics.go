@@ -22,9 +22,10 @@ const (
 	Efficiency = "payload_share_pct"
 )
 
-// gateway is the Host of the CPU metrics: reports show under it whose CPU it is.
+// gateway is the host name that the CPU metrics have in reports.
 const gateway = "gateway"
 
+// input has a window's figures by their names in records.
 type input = analysis.MetricInput
 
 // Names of further metrics, which the report's views show.
@@ -142,7 +143,7 @@ func corePct(name string) func(input) float64 {
 	}
 }
 
-// perCore is the payload per core of the busier gateway, Mbit/s: what one core could carry if it did nothing else.
+// perCore is the payload per core of the busier gateway, Mbit/s.
 func perCore(r input) float64 {
 	busier := max(corePct("enter_ns")(r), corePct("leave_ns")(r))
 	return analysis.Over(100*rateOf(r, "delivered_bytes", "load_seconds"), busier)

@@ -42,6 +42,7 @@ func (Measure) Rules() experiment.Measure {
 	}
 }
 
+// applyDefaults sets the measure's defaults for keys that are not set.
 func applyDefaults(e *experiment.Experiment) {
 	if !e.IsSet("topology") {
 		e.Topology = defaultTopology
@@ -51,6 +52,7 @@ func applyDefaults(e *experiment.Experiment) {
 	}
 }
 
+// check reports settings that do not go together, each by its key.
 func check(e *experiment.Experiment, report experiment.Report) {
 	only := fmt.Sprintf("measure = %q", e.Measure)
 	if build, err := topology.Named(e.Topology); err == nil && !build(topology.Spec{}).Gateways() {
@@ -72,16 +74,11 @@ func check(e *experiment.Experiment, report experiment.Report) {
 // settings lists the blocks of an experiment: each combination of clients, direction, profile and rate of the link.
 // Each client has one connection.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
-	for _, clients := range e.Clients {
-		for _, direction := range e.Directions {
-			for _, profile := range e.Profiles {
-				e.EachLink(result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile),
-					func(cell result.Cell) {
-						list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
-					})
-			}
-		}
-	}
+	e.EachFlow(func(flow result.Cell, _ int) {
+		e.EachLink(flow, func(cell result.Cell) {
+			list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
+		})
+	})
 	return list
 }
 
@@ -91,6 +88,7 @@ const (
 	deviceOverhead = 2 * time.Second         // starting a tunnel, which agrees on keys, and stopping it
 )
 
+// duration estimates how long the blocks of a group take if no window is rejected.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	block := labOverhead + time.Duration(g.Cell.Int(result.Clients))*client.KindOf(e.Client.Kind).Times.Stay/2 +
 		idleTime + e.Warmup + time.Duration(e.Windows)*e.Window
@@ -100,6 +98,7 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return time.Duration(g.Blocks) * block
 }
 
+// description returns the texts that describe an experiment before it runs.
 func description(e *experiment.Experiment) experiment.Description {
 	var links []string
 	for _, mbps := range e.Link.Mbps {

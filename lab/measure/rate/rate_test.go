@@ -24,6 +24,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// The tests of this file measure TCP through two gateways with different path MTUs, and check outcomes, limits and the
+// errors of bad keys. The device "hole" has a small MTU and does not tell the sender (an MTU black hole), "narrow"
+// tells it, and "clean" has no tunnel.
+
+// parse parses an experiment of the measure "rate".
 func parse(t *testing.T, text string) (*experiment.Experiment, error) {
 	t.Helper()
 	c := experiment.Catalogue{DUTs: dut.Names(), Measures: []experiment.Measure{Measure{}.Rules()}}
@@ -34,8 +39,8 @@ func parse(t *testing.T, text string) (*experiment.Experiment, error) {
 	return c.Parse("x.toml", []byte(text))
 }
 
-// tunnelWithoutICMP is a tunnel with an MTU of 1400 bytes that sends no ICMP messages and drops those of others. extra
-// is added to a second device.
+// tunnelWithoutICMP defines two devices whose link between the gateways has an MTU of 1400 bytes. "hole" drops the ICMP
+// messages that would tell the sender. "narrow" sends them, and its proof fails.
 const tunnelWithoutICMP = `
 [dut.hole]
 tunnel = true
@@ -56,16 +61,19 @@ start = 'ip link set "$GATEWEIGH_OUTER_IF" mtu "$GATEWEIGH_MTU"'
 stop = 'ip link set "$GATEWEIGH_OUTER_IF" mtu 1500'
 `
 
-// expectedPath is the result that a trial must find.
+// expectedPath has the figures that a trial must find. Sizes of packets are in bytes.
 type expectedPath struct {
-	outcome               string
-	passes, known, tunnel int
-	formula               string
+	outcome string // "", BlackHole or Stalled
+	passes  int    // largest packet that comes through
+	known   int    // largest packet that the sender's kernel takes the path to carry
+	tunnel  int    // largest packet that the device says it takes
+	formula string // of the useful share of the link
 }
 
+// check compares a trial with the expected figures.
 func (want expectedPath) check(t *testing.T, r *Trial) {
 	t.Helper()
-	// A packet whose answers all took too long on a busy machine makes a black hole smaller.
+	// On a busy machine the answers to a packet may all come too late. It then counts as lost, and passes is smaller.
 	found := r.PathMTU.Passes == want.passes || want.outcome == BlackHole && r.PathMTU.Passes < want.passes
 	if r.Outcome != want.outcome || !found || r.PathMTU.Known != want.known || r.TunnelMTU != want.tunnel ||
 		r.Formula != want.formula {
@@ -80,9 +88,9 @@ func (want expectedPath) check(t *testing.T, r *Trial) {
 	}
 }
 
-// TestPathMTUOutcomes: of a path that says how long packets may be, one that says nothing, and one that takes all, the
-// measure tells which is which, and how much each carries. On a busy machine windows are rejected; what they count is
-// exact all the same.
+// TestPathMTUOutcomes: the measure tells apart a path that takes full packets, a path with a small MTU that tells the
+// sender, and one that does not. It finds the sizes of packets that each carries. On a busy machine windows may be
+// rejected; their counts are exact all the same.
 func TestPathMTUOutcomes(t *testing.T) {
 	e, err := parse(t, `measure = "rate"
 duts = ["clean", "narrow", "hole"]
@@ -123,7 +131,8 @@ redo = 0
 	}
 }
 
-// TestOutcomeOfLossyLinks: a long packet that a lossy link has dropped is no black hole.
+// TestOutcomeOfLossyLinks: on a link that loses packets on purpose (lossPct), a lost long packet does not prove a black
+// hole. delivered is the payload that arrived, bytes.
 func TestOutcomeOfLossyLinks(t *testing.T) {
 	short := rtt.MTU{Passes: 1400, Known: 1500}
 	for _, c := range []struct {
@@ -141,10 +150,11 @@ func TestOutcomeOfLossyLinks(t *testing.T) {
 	}
 }
 
-// TestLimits: a trial names the limit of its rate.
+// TestLimits: limit finds what limited the rate of a window of one second: the link, the CPU of the gateways, the CPU
+// of clients and server (ends), or something else.
 func TestLimits(t *testing.T) {
-	can := backend.Description{Placement: backend.Placement{Router: []int{1}, Endpoints: []int{0}}}
-	b := &block{Session: &runner.Session{Description: can}}
+	oneCPUEach := backend.Description{Placement: backend.Placement{Router: []int{1}, Endpoints: []int{0}}}
+	b := &block{Session: &runner.Session{Description: oneCPUEach}}
 	for want, r := range map[string]Trial{
 		ByLink:    {LinkMbps: 100, LinkBytes: 12_400_000},
 		ByGateway: {EnterNs: 500e6, LeaveNs: 450e6},

@@ -9,9 +9,8 @@ import (
 
 // Names of texts of a cell.
 const (
-	// TextFormula is how the useful share of the link follows from headers, TextHeaders what these are.
-	TextFormula = "formula"
-	TextHeaders = "headers"
+	TextFormula = "formula" // how the useful share of the link is computed from the headers' sizes
+	TextHeaders = "headers" // the headers around each packet, in words
 )
 
 // Summarise computes the summary of a run that measured rates. It needs the run's records alone.
@@ -34,10 +33,10 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(in, opts)
 }
 
-// fragmented is the number of fragments a packet beyond which it is worth a remark.
+// fragmented is the number of fragments per packet above which the summary has a remark on fragments.
 const fragmented = 0.01
 
-// trialsOf are the records, flagged by what limited them or is wrong with the path.
+// trialsOf returns the records as trials. Each has one flag: the fault of its path, or what limited its rate.
 func trialsOf(trials []*Trial) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(trials))
 	for _, t := range trials {
@@ -52,10 +51,10 @@ func trialsOf(trials []*Trial) []analysis.Trial {
 	return out
 }
 
-// LimitFlag marks a cell with windows that were limited by something.
+// LimitFlag returns the flag of windows whose rate was limited by ByLink, ByGateway, ByEnds or ByUnknown.
 func LimitFlag(by string) string { return "limit-" + by }
 
-// describe adds the formula of the cell's device.
+// describe adds the texts of the cell's device: formula and headers.
 func describe(c *analysis.Cell, trials []*Trial) {
 	for _, t := range trials {
 		if t.Cell == c.Cell && c.Texts == nil {

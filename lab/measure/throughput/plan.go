@@ -88,17 +88,12 @@ func check(e *experiment.Experiment, report experiment.Report) {
 
 // settings lists all combinations of clients, directions, profiles and frame sizes. A block has one search.
 func settings(e *experiment.Experiment) (list []experiment.Setting) {
-	for _, clients := range e.Clients {
-		for _, direction := range e.Directions {
-			for _, profile := range e.Profiles {
-				e.EachLoad(clients, func(size string, _ []float64) {
-					cell := result.NewCell(
-						result.Clients, clients, result.Direction, direction, result.Profile, profile, result.FrameSize, size)
-					list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
-				})
-			}
-		}
-	}
+	e.EachFlow(func(flow result.Cell, clients int) {
+		e.EachLoad(clients, func(size string, _ []float64) {
+			cell := flow.With(result.FrameSize, size)
+			list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
+		})
+	})
 	return list
 }
 

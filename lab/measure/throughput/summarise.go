@@ -5,6 +5,7 @@ package throughput
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -49,6 +50,11 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 					"what is shown, the most of their searches",
 					func(c analysis.Cell) bool { return c.Flagged(AtLeast) }))
 		},
+	}
+	for _, m := range input.Metrics {
+		if strings.HasSuffix(m.Name, Kpps) {
+			input.ByFamily = append(input.ByFamily, m.Name)
+		}
 	}
 	input.Describe = func(c *analysis.Cell) {
 		for _, s := range searches {

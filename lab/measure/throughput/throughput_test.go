@@ -12,13 +12,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// catalogue returns a catalogue of the measures "cost" and "throughput" and one topology.
 func catalogue() experiment.Catalogue {
 	return experiment.Catalogue{Measures: []experiment.Measure{cost.Measure{}.Rules(), Measure{}.Rules()},
 		Topologies: []experiment.Topology{{Name: "portal", Roles: Measure{}.Rules().Roles}}}
 }
 
+// plainExperiment is the beginning of an experiment; a test adds keys and the definition of the device "gate".
 const plainExperiment = "measure = \"throughput\"\nduts = [\"clean\", \"gate\"]\nclients = [4]\n"
 
+// TestPlan: a block is one search of one device at one frame size, in a lab of its own.
 func TestPlan(t *testing.T) {
 	e, err := catalogue().Parse(
 		"x.toml", []byte(plainExperiment+"frame_sizes = [64, \"imix\"]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
@@ -43,15 +46,17 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestRefusals: bad keys are refused with file, line and key.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"streams":       {"traffic = { kind = \"streams\" }\n", `x.toml:4: traffic.kind: "streams"`},
 		"short trials":  {"window = \"100ms\"\n", "x.toml:4: window: "},
 		"a loss of all": {"loss_ratios = [1]\n", "x.toml:4: loss_ratios"},
-		"macvlan": {
+		"too many macvlan clients": {
 			"blocks = 1\n", `x.toml:3: clients: 251: clients of kind "macvlan" go up to 250 with measure = "throughput"`},
-		"veth":          {"client = { kind = \"veth\" }\n", `x.toml:3: clients: 251: clients of kind "veth" go up to 250`},
-		"its own loads": {"offered_mbps = [1]\n", "x.toml:4: offered_mbps"},
+		"too many veth clients": {
+			"client = { kind = \"veth\" }\n", `x.toml:3: clients: 251: clients of kind "veth" go up to 250`},
+		"a load that is given": {"offered_mbps = [1]\n", "x.toml:4: offered_mbps"},
 	} {
 		text := plainExperiment
 		if strings.Contains(c.want, "clients:") {
@@ -64,8 +69,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestDurationBounds holds the bounds to what single searches took on two cores, with trials that lost nothing and with
-// trials that were made again.
+// TestDurationBounds compares the bounds with the time that searches took on two cores, some with trials that lost
+// nothing and some with repeated trials.
 func TestDurationBounds(t *testing.T) {
 	for name, c := range map[string]struct {
 		keys string
@@ -87,7 +92,11 @@ func TestDurationBounds(t *testing.T) {
 	}
 }
 
+// TestFiguresAreOfTheirGoals: metrics of a goal are means over the searches of a cell. If a search found no upper
+// bound, because the generator's limit came first, the highest figure counts, and the cell is flagged.
 func TestFiguresAreOfTheirGoals(t *testing.T) {
+	// search found ndr thousand frames a second without loss (no-drop rate) and pdr with at most 0.5 % loss (partial drop
+	// rate). upper is the upper bound of pdr; 0: none.
 	search := func(ndr, pdr, upper float64) result.Entry {
 		s := &Search{DUT: "gate", Clients: 4, Direction: result.Up, Profile: result.PerPacket, FrameSize: "imix",
 			Goals: []Goal{
@@ -97,7 +106,7 @@ func TestFiguresAreOfTheirGoals(t *testing.T) {
 		s.Accepted = true
 		return result.Entry{Head: s.Head, Cell: s.Cell(), Record: s}
 	}
-	lines := []result.Entry{search(100, 110, 112), search(104, 114, 0)} // the second with no upper bound of one goal
+	lines := []result.Entry{search(100, 110, 112), search(104, 114, 0)}
 	lines[1].Record.(*Search).Block = 1
 	s := Measure{}.Summarise(result.Run{MeasureRecords: lines}, analysis.Options{Confidence: 0.95})
 	if len(s.Cells) != 1 {
@@ -116,10 +125,11 @@ func TestFiguresAreOfTheirGoals(t *testing.T) {
 	}
 }
 
-// TestLayer1 is the rate of frames with all that they take on the wire (802.3: 24 bytes beside those without FCS): a
-// line of 1 Gbit/s is full with 1,488,095 frames of 60 bytes a second. Old records, which do not say it, have no such
-// figure.
+// TestLayer1: the rate on the wire counts all that a frame takes there (802.3: 24 bytes more than the frame without
+// FCS). A line of 1 Gbit/s is full with 1,488,095 frames of 60 bytes a second. Old records lack these bytes, so they
+// have no such figure.
 func TestLayer1(t *testing.T) {
+	// wire is the bytes that a frame takes on the wire besides its own 60 (0: an old record), line the link's Mbit/s.
 	summary := func(wire, line float64) analysis.Summary {
 		s := &Search{DUT: "gate", Clients: 4, FrameSize: "60", FrameBytes: 60, WireBytes: wire, LineMbps: line,
 			Goals: []Goal{{LowerKpps: 1488.095, ThroughputKpps: 1488.095, UpperKpps: 1500}}}

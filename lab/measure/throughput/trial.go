@@ -12,28 +12,29 @@ import (
 	"github.com/gateweigh/gateweigh/mlrsearch"
 )
 
-// minOffered is the least share of the due frames that the generator must send for a trial to count. A sender that was
-// held up sends the rest later at the same rate: the load then has pauses, which lower the reported throughput.
+// minOffered is the least share of the due frames that the generator must send for a trial to count. A generator that
+// had no CPU for a while sends the missed frames later, at the same rate. The load then has pauses, which lower the
+// reported throughput.
 const minOffered = 0.9
 
 // maxVoidShare is the share of void trials above which a search is rejected.
 const maxVoidShare = 0.9
 
-// Limits of the attempts for a trial. A trial without loss counts even if a CPU was away: that did not help the device.
+// Limits of the attempts for a trial. A trial without loss counts even if a CPU was away (see isVoid).
 const (
 	attempts = 5  // attempts in which the generator does not keep up
 	patience = 15 // attempts that lose frames while a CPU is away; the last one counts
 )
 
-// A trial that lost frames is void if a CPU was away for longer than links can hold frames (half of a veth's ring), and
-// for longer than the kernel's interrupts take. If the device itself causes this, it does so in every attempt, and the
-// last attempt counts.
+// Limits of isVoid.
 const (
-	ringFrames = 256
-	leastAway  = 100 * time.Microsecond
+	ringFrames = 256                    // frames that the ring of a veth holds
+	leastAway  = 100 * time.Microsecond // longer than the kernel's own interrupts take
 )
 
-// isVoid reports whether a trial lost frames while a CPU was away too long.
+// isVoid reports whether a trial lost frames while a CPU was away: it worked for another guest of the machine or for
+// the firmware. It must have been away for longer than half of a ring can hold frames at the load, and for longer than
+// leastAway. If the device itself causes the absence, it does so in every attempt, and the last attempt counts.
 func isVoid(t Trial) bool {
 	holds := time.Duration(ringFrames / 2 / t.Kpps * float64(time.Millisecond))
 	return t.LossRatio > 0 && time.Duration(t.AwayUs*float64(time.Microsecond)) > max(leastAway, holds)

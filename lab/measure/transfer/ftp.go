@@ -95,8 +95,8 @@ func serve(ctx context.Context, server *backend.Host, bytes int64) error {
 }
 
 // fetchArgs returns the curl command with which a client fetches the file several times over one login, from its
-// address. A transfer that takes longer than most fails, and ends the command. For each transfer, curl prints the
-// bytes, the seconds in all, and the seconds before the transfer began.
+// address. A transfer that takes longer than most fails, and ends the command. For each transfer, curl prints its
+// bytes, its seconds including the time before it began, and the seconds before it began.
 func fetchArgs(from, server netip.Addr, times int, most time.Duration) []string {
 	args := []string{
 		"curl", "-sS", "--fail-early", "--interface", from.String(), "--connect-timeout", "60", "--max-time",

@@ -13,8 +13,8 @@ import (
 // sampler samples the router while clients fetch, and adds the samples to a record.
 type sampler struct {
 	*openBlock
-	first meter.Sample
-	t     *Transfer
+	first meter.Sample // taken before the clients fetch; times and CPU of all samples count from it
+	t     *Transfer    // the record
 }
 
 // sampleDuring runs work, samples the router every interval until work ends, and once more then. It returns the

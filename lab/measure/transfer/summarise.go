@@ -31,6 +31,7 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(in, opts)
 }
 
+// input has a transfer's figures by their names in records.
 type input = analysis.MetricInput
 
 // Names of the other metrics.

@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// The tests of this file check the measure "transfer", which repeats study 3: clients fetch files from an FTP server,
+// while the router's bytes and CPU time are sampled. kByte is 1000 bytes.
+
+// catalogue returns a catalogue of this measure and one topology.
 func catalogue() experiment.Catalogue {
 	return experiment.Catalogue{Measures: []experiment.Measure{Measure{}.Rules()}, Topologies: []experiment.Topology{{
 		Name: "portal", Roles: Measure{}.Rules().Roles}}}
@@ -30,11 +34,11 @@ func catalogue() experiment.Catalogue {
 
 func isNear(got, want float64) bool { return math.Abs(got-want) <= 1e-9*math.Abs(want) }
 
-// TestFiguresOfTheStudy: intervals of one second at 5, 9.5, 10, 9.2 and 2 thousand kByte, of which three lie above 90 %
-// of the highest.
+// TestFiguresOfTheStudy: figuresOf computes the figures of five intervals of one second. The rates of three of them are
+// above 90 % of the highest rate: these make up the maximum-load interval.
 func TestFiguresOfTheStudy(t *testing.T) {
-	kb := []float64{5000, 9500, 10000, 9200, 2000}
-	cpuMs := []float64{100, 250, 200, 230, 50}
+	kb := []float64{5000, 9500, 10000, 9200, 2000} // bytes of each interval, kByte
+	cpuMs := []float64{100, 250, 200, 230, 50}     // the router's CPU time of each interval
 	samples := []Sample{{Bytes: 7, RouterNs: 3}}
 	for i, k := range kb {
 		last := samples[i]
@@ -52,14 +56,15 @@ func TestFiguresOfTheStudy(t *testing.T) {
 	if !isNear(f.MeanKBps, 35700./5) || f.AllSeconds != 5 {
 		t.Errorf("over all: %+v", f)
 	}
-	// Bytes over CPU time: 50, 38, 50, 40 and 40 thousand; above 45 are the first and the third.
+	// Bytes over CPU time are 50, 38, 50, 40 and 40 thousand kByte/s. The first and the third are above 90 % of the
+	// highest.
 	if !isNear(f.DTRKBps, 50000) {
 		t.Errorf("the printed formula makes %v", f.DTRKBps)
 	}
 	if !isNear(f.MaxCore, 0.68/3) || !isNear(f.MaxStat, (10+20+30)/3./200) || !isNear(f.MaxWakeups, 10) {
 		t.Errorf("in the maximum-load interval: %+v", f)
 	}
-	// Frames that had waited come faster than the link: that counts as the link's rate.
+	// Frames that waited for a CPU may come together, faster than the link's rate (9400). The link's rate then counts.
 	if f := figuresOf(samples, 9400); f.PeakKBps != 9400 || !isNear(f.MaxKBps, (9400+9400+9200)/3.) || f.Over != 1 {
 		t.Errorf("over a slower link: %+v", f)
 	}
@@ -74,6 +79,8 @@ func TestFiguresOfTheStudy(t *testing.T) {
 	}
 }
 
+// TestReadCurl: curl prints a line for each transfer: bytes, seconds in all, and seconds before the transfer began.
+// Only transfers of the whole file (1000 bytes) count in Each.
 func TestReadCurl(t *testing.T) {
 	var f Fetched
 	if err := f.read("1000 0.75 0.25\n1000 0.6 0.1\n400 9.5 0.5\n", 1000); err != nil || f.Bytes != 2400 ||
@@ -87,10 +94,12 @@ func TestReadCurl(t *testing.T) {
 	}
 }
 
+// plainExperiment is the beginning of an experiment; a test adds keys and the definition of the device "gate".
 const plainExperiment = "measure = \"transfer\"\nduts = [\"clean\", \"gate\"]\nclients = [1, 3]\nclient = { kind = " +
 	"\"persona\" " +
 	"}\n"
 
+// TestPlan: a block measures all numbers of clients of one device at one speed of the router.
 func TestPlan(t *testing.T) {
 	e, err := catalogue().Parse(
 		"x.toml", []byte(plainExperiment+"router_speeds = [1, 0.5]\nblocks = 2\n[dut.gate]\nstart = \"true\"\n"))
@@ -107,12 +116,12 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	if d := e.EstimatedDuration(); d < time.Minute || d > 10*time.Minute { // 8 blocks of 4 × 4.5 s and their labs
-		t.Errorf("it is to take %v", d)
+		t.Errorf("the estimated duration is %v", d)
 	}
 }
 
-// TestClientsOfTheCleanRouter: PPPoE clients' device stands alone, and so does the clean router, with clients of its
-// own.
+// TestClientsOfTheCleanRouter: each block has one lab. With PPPoE clients at the device, the clean router, which has no
+// PPPoE server, has clients of kind "persona" instead.
 func TestClientsOfTheCleanRouter(t *testing.T) {
 	e, err := catalogue().Parse(
 		"x.toml", []byte(strings.Replace(plainExperiment, "persona", "pppoe", 1)+"[dut.gate]\nstart = \"true\"\n"))
@@ -127,16 +136,17 @@ func TestClientsOfTheCleanRouter(t *testing.T) {
 	}
 }
 
+// TestRefusals: bad keys are refused with file, line and key.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"too many": {"", `x.toml:3: clients: 251: at most 250`},
+		"too many clients": {"", `x.toml:3: clients: 251: at most 250`},
 		"router.speed": {"router = { speed = 0.5 }\n",
 			"x.toml:5: router.speed: does not go with measure = \"transfer\": list it in router_speeds"},
-		"too slow": {"router_speeds = [0.01]\n", "x.toml:5: router_speeds"},
-		"for days": {"file_mb = 9000\n", "x.toml:5: file_mb: 3 clients take"},
+		"too slow a router": {"router_speeds = [0.01]\n", "x.toml:5: router_speeds"},
+		"days of transfers": {"file_mb = 9000\n", "x.toml:5: file_mb: 3 clients take"},
 	} {
 		text := plainExperiment
-		if name == "too many" {
+		if name == "too many clients" {
 			text = strings.Replace(text, "[1, 3]", "[251]", 1)
 		}
 		_, err := catalogue().Parse("x.toml", []byte(text+c.text+"[dut.gate]\nstart = \"true\"\n"))
@@ -146,7 +156,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// checkWholeFiles requires that all clients of a transfer had that number of whole files, over a link of 1000 kByte/s.
+// checkWholeFiles requires that each client of a transfer got a number of whole files, each of the given bytes, and
+// that the rates are those of a link of 1000 kByte/s.
 func checkWholeFiles(t *testing.T, r *Transfer, files int, bytes int64) {
 	t.Helper()
 	payload := int64(r.Clients*files) * bytes
@@ -170,8 +181,8 @@ func checkWholeFiles(t *testing.T, r *Transfer, files int, bytes int64) {
 	}
 }
 
-// TestTransfersInALab: clients fetch whole files from the FTP server, one and then two at once; the router's bytes are
-// those of the files, and more by the headers of IP and TCP alone. The link sets the rate, however busy the machine is.
+// TestTransfersInALab: first one client and then two at once fetch whole files from the FTP server. The router forwards
+// the bytes of the files and of their IP and TCP headers, at most at the rate of the link.
 func TestTransfersInALab(t *testing.T) {
 	const files, bytes = 2, 200_000
 	e, err := catalogue().Parse("x.toml", []byte(`measure = "transfer"
@@ -207,8 +218,8 @@ redo = 0
 	}
 }
 
-// TestForAnEmulatedCPU: on an emulated CPU the link's rate and the file's size are divided by the same number, so a
-// transfer takes as long, and there are fewer samples.
+// TestForAnEmulatedCPU: an emulated CPU is slow, so ForEmulatedCPU divides the link's rate and the file's size by the
+// same number. A transfer then takes as long as before. Samples are less frequent.
 func TestForAnEmulatedCPU(t *testing.T) {
 	e, err := catalogue().Parse("x.toml", []byte(plainExperiment+"[dut.gate]\nstart = \"true\"\n"))
 	if err != nil {
@@ -224,7 +235,8 @@ func TestForAnEmulatedCPU(t *testing.T) {
 	}
 }
 
-// TestRecordsHaveTheirCells: a record that was read has the cell of the plan, by which a resume knows it.
+// TestRecordsHaveTheirCells: a record that was read has the same cell as in the plan. By it a resumed run knows what is
+// measured already.
 func TestRecordsHaveTheirCells(t *testing.T) {
 	want := Transfer{DUT: "clean", Clients: 3, RouterSpeed: 0.24, LinkMbps: 100, FileBytes: 1e7, Transfers: 5}
 	want.Head = result.Head{Version: 1, Kind: KindTransfer, Start: time.Now().UTC(), Seconds: 1, Accepted: true}

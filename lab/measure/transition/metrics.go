@@ -92,6 +92,7 @@ const (
 // Metrics are all metrics of a cell.
 var Metrics = metrics()
 
+// metrics lists the metrics of all groups, each computed from one window.
 func metrics() []analysis.Metric {
 	list := slices.Concat(timeMetrics(), probeMetrics(), cpuMetrics())
 	for i := range list {
@@ -181,6 +182,7 @@ func valueOrNaN(name string) func(analysis.MetricInput) float64 {
 	}
 }
 
+// resentBackground is the share of the background's TCP segments that were sent again, per cent; NaN without TCP.
 func resentBackground(r analysis.MetricInput) float64 {
 	if r.Get("segments") == 0 {
 		return math.NaN()

@@ -53,7 +53,7 @@ type Step struct {
 
 	// CPU time and run-queue wait where the probes enter and leave the tunnel.
 	EnterCPU CPU `json:"enter_cpu"` // of the gateway where probes enter the tunnel
-	LeaveCPU CPU `json:"leave_cpu"` // of the one where they leave it
+	LeaveCPU CPU `json:"leave_cpu"` // of the gateway where they leave it
 	// Background is the share of the gateways' CPUs that background work used.
 	Background  float64        `json:"background,omitempty"`
 	RouterShare float64        `json:"router_share,omitempty"` // share of their CPU's time that slowed gateways had
@@ -68,7 +68,7 @@ type Ends struct {
 	// OuterBytes is the length of the tunnel's packets with probes, with their Ethernet header. It is 0 if probes are not
 	// encapsulated, or if the length is not known: Unknown then says why.
 	OuterBytes int    `json:"outer_bytes"`
-	Unknown    string `json:"unknown,omitempty"` // why that length is not known
+	Unknown    string `json:"unknown,omitempty"` // why the length of the tunnel's packets is not known
 	// ClockErrorNs is the largest possible error of kernel time stamps against the other times.
 	ClockErrorNs int64 `json:"clock_error_ns"`
 	// Resent is the number of segments of the probes' connection that were sent again.

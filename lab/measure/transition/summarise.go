@@ -3,16 +3,16 @@
 //
 // # Busy gateways
 //
-// One thread takes the share of the CPU that both gateways have. A thread that has slept is given the CPU before a
-// program of equal priority that computes, so beside a program polling threads and daemons wait little until they
-// need more than what is left; beside real-time work they wait for each of its slices. The gateways' probes are
-// written by a program on that CPU: where it gets none it writes late, and what it writes then meets the calm that
-// let it run.
+// Background work is one thread that takes a share of the CPU of both gateways. The scheduler gives the CPU to a thread
+// that has slept before it gives it to a program of equal priority that computes. So beside work of ordinary priority,
+// polling threads and daemons wait little until they need more than the share that is left. Beside real-time work they
+// wait for each of its slices. The gateways' probes are written by a program on the same CPU. If it gets no CPU, it
+// writes late, at a moment when the CPU is free: the times of its probes are then too good (FlagLate).
 //
-// Beside 95 % real-time work the kernel keeps 50 ms of each second for ordinary programs (sched_rt_runtime_us;
-// since Linux 6.12 the fair server). Who needs no more has these before any real-time program, and waits less than
-// at 90 %, where nothing is kept; a tunnel that needs more gets its CPU in pieces of tens of ms, between which
-// nothing moves.
+// Beside 95 % real-time work the kernel keeps 50 ms of each second for ordinary programs (sched_rt_runtime_us; since
+// Linux 6.12 the fair server). Threads that need no more get these 50 ms before any real-time program. They wait less
+// than at 90 %, where the kernel keeps nothing. A tunnel that needs more gets its CPU in pieces of tens of ms. Between
+// the pieces it forwards nothing.
 package transition
 
 import (
@@ -36,14 +36,15 @@ const (
 	FlagShort = "overloaded"
 	// FlagUnmatched: many probes were not found for certain at a tap.
 	FlagUnmatched = "unmatched"
-	// FlagLate: the gateway's program got its CPU late, so its probes met moments at which the CPU was to be had.
+	// FlagLate: the gateway's program got its CPU late, so its probes left only at moments when the CPU was free.
 	FlagLate = "late"
 )
 
+// Limits of the flags.
 const (
-	leastDelivered = 0.95
-	mostUnmatched  = 0.1
-	mostLateUs     = 1000 // on average
+	leastDelivered = 0.95 // least share of the offered background that must arrive
+	mostUnmatched  = 0.1  // largest share of unmatched probes
+	mostLateUs     = 1000 // longest mean time from a probe's due time until it is written, µs
 )
 
 // Summarise computes the summary of a run that measured transition times, from its records alone.
@@ -87,7 +88,7 @@ func unknownLengths(steps []*Step) []string {
 
 // leftOut returns a message about the loads that blocks left out, by device; nil without any.
 func leftOut(run result.Run) []string {
-	least := map[string]float64{} // by device and what else the block had
+	least := map[string]float64{} // the lowest load that was left out, Mbit/s, by the label of its cell without load
 	for _, b := range run.Blocks {
 		for _, c := range b.LeftOut {
 			name := Dimensions.Label(c.Without(result.OfferedMbps))
@@ -107,7 +108,8 @@ func leftOut(run result.Run) []string {
 		"Not measured in some block, because too many probes got lost at a lower load: " + strings.Join(messages, "; ") + "."}
 }
 
-// compareCells orders cells for reading: other work, device, load. The direct path comes first.
+// compareCells orders cells for reading: by background work, device and load. The direct path (the clean router) is the
+// first device.
 func compareCells(a, b result.Cell) int {
 	direct := func(c result.Cell) int {
 		if c.Text(result.DUT) == experiment.Clean {
@@ -140,7 +142,8 @@ func trialsOf(steps []*Step) []analysis.Trial {
 	return out
 }
 
-// describe adds the parts under the names of metrics, their quotients with the direct path's, and flags.
+// describe adds the times of all parts of the path under the names of metrics, their ratios to the direct path's times
+// (direct), and flags.
 func (s *Step) describe(a *analysis.Trial, direct map[blockPart]float64) {
 	for _, e := range []Ends{s.Hosts, s.Gateways} {
 		for name, d := range e.Parts {
@@ -173,6 +176,7 @@ func (s *Step) describe(a *analysis.Trial, direct map[blockPart]float64) {
 	}
 }
 
+// addCounts returns the sum of the counts of two runs of probes.
 func addCounts(a, b transition.Counts) transition.Counts {
 	return transition.Counts{
 		Sent: a.Sent + b.Sent, Resent: a.Resent + b.Resent, Lost: a.Lost + b.Lost,
@@ -182,9 +186,10 @@ func addCounts(a, b transition.Counts) transition.Counts {
 
 // blockPart is the key of a part of the path in one block.
 type blockPart struct {
-	block, sitting int         // sitting: of devices in overallRatios, otherwise 0
-	cell           result.Cell // of directMedians without the device, of overallRatios' results without the load
-	part           string
+	block   int
+	sitting int         // in overallRatios the sitting of a device; 0 for the direct path, and in directMedians
+	cell    result.Cell // in directMedians without the device; in the result of overallRatios without the load
+	part    string
 }
 
 // overallRatios returns the values of OverallOf's metric, by block and device: the geometric mean of the ratios of all
@@ -192,7 +197,7 @@ type blockPart struct {
 func overallRatios(steps []*Step) map[blockPart]float64 {
 	sums, counts := map[blockPart]float64{}, map[blockPart]float64{} // of windows
 	var devices []blockPart
-	loads := map[blockPart]map[float64]bool{} // of a device, in any block
+	loads := map[blockPart]map[float64]bool{} // the loads that any block of a device has
 	for _, s := range steps {
 		load := s.Cell.Number(result.OfferedMbps)
 		if !s.Accepted || load > OverallMost {

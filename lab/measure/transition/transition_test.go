@@ -24,6 +24,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// The tests of this file check the measure "transition": how long probes take through two gateways with a tunnel.
+// "clean" is the direct path without a tunnel, to which devices are compared.
+
+// catalogue returns a catalogue of the measures "cost" and "transition" and two topologies.
 func catalogue() experiment.Catalogue {
 	rules := Measure{}.Rules()
 	return experiment.Catalogue{
@@ -32,8 +36,10 @@ func catalogue() experiment.Catalogue {
 	}
 }
 
+// plain is the beginning of an experiment, in four lines; a test adds keys from line 5 on.
 const plain = "measure = \"transition\"\nduts = [\"clean\"]\nclients = [1]\nblocks = 1\n"
 
+// parse parses the experiment plain with further keys.
 func parse(t *testing.T, text string) *experiment.Experiment {
 	t.Helper()
 	e, err := catalogue().Parse("x.toml", []byte(plain+text))
@@ -43,7 +49,8 @@ func parse(t *testing.T, text string) *experiment.Experiment {
 	return e
 }
 
-// TestPlan: settings with background work have blocks of their own. Without background work its kind does not matter.
+// TestPlan: each share and kind of background work on the gateways has its own blocks. A share of 0 has no kind, so it
+// has one block.
 func TestPlan(t *testing.T) {
 	e := parse(t, "offered_mbps = [10, 90]\ngateways_busy_pct = [0, 70]\n"+
 		"gateways_busy_by = [\"program\", \"real-time\"]\n")
@@ -60,6 +67,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestRefusals: bad keys are refused with file, line and key.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"one router":      {"topology = \"portal\"\n", `x.toml:5: topology: "portal" has one router`},
@@ -140,7 +148,7 @@ func TestTCPBackground(t *testing.T) {
 		t.Errorf("other work had %g CPUs, want about 0.3", s.Background)
 	}
 	if !slices.Contains(s.Rejects, "device: of another kind") {
-		t.Errorf("rejected for %q, not for what the device says", s.Rejects)
+		t.Errorf("rejected for %q, want the reason of the device's proof", s.Rejects)
 	}
 	s.Hosts.Resent = 3
 	sent := []bench.Endpoint{{Meter: meter.Sample{SNMP: meter.SNMP{TCPOutSegs: 130, TCPRetrans: 7}}}}
@@ -150,7 +158,8 @@ func TestTCPBackground(t *testing.T) {
 	}
 }
 
-// step is a record whose parts all take the same, µs.
+// step returns the record of an accepted step under a load of mbps Mbit/s. Each part of the path takes 0.9, 1 and 1.1
+// times us (µs), in three probes. Of the load, delivered Mbit/s arrived. n counts the probes of each run.
 func step(dut string, block int, mbps, us, delivered float64, n transition.Counts) result.Entry {
 	parts := func(names ...string) map[string]transition.Distribution {
 		out := map[string]transition.Distribution{}
@@ -167,7 +176,8 @@ func step(dut string, block int, mbps, us, delivered float64, n transition.Count
 	return result.Entry{Head: s.Head, Cell: s.Cell, Record: s}
 }
 
-// TestSummary: quotients are over blocks, and flags name the weaknesses of a cell.
+// TestSummary: a device's times are divided by the direct path's times of the same block, and flags name the weaknesses
+// of a cell.
 func TestSummary(t *testing.T) {
 	all, some := transition.Counts{Sent: 100}, transition.Counts{Sent: 100, Unmatched: 40, Resent: 10}
 	s := Measure{}.Summarise(result.Run{MeasureRecords: []result.Entry{
@@ -194,8 +204,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestOverallQuotient: the quotients of a block's loads are taken together, but for loads beyond the study's, and not
-// where one is missing.
+// TestOverallQuotient: the overall ratio of a block is the geometric mean of the ratios at all its loads up to the
+// study's highest, 90 Mbit/s. A block that lacks one of these loads has none.
 func TestOverallQuotient(t *testing.T) {
 	n := transition.Counts{Sent: 100}
 	s := Measure{}.Summarise(result.Run{MeasureRecords: []result.Entry{
@@ -212,7 +222,9 @@ func TestOverallQuotient(t *testing.T) {
 	}
 }
 
-// TestOverallOfWholeBlocks: blocks with other loads are not taken for the same, nor is what a resume added to a block.
+// TestOverallOfWholeBlocks: the device "some" has one load in each of two blocks, and "resumed" has a block whose
+// second load a later sitting added. Such parts of blocks are not put together: only a block with all loads of one
+// sitting counts.
 func TestOverallOfWholeBlocks(t *testing.T) {
 	n := transition.Counts{Sent: 100}
 	lines := []result.Entry{

@@ -13,10 +13,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 )
 
+// These tests read charts as SVG. nan stands for a value that is not there: a point without an interval, a chart
+// without a reference line, a bar without an end.
 var nan = math.NaN()
 
-// wellFormed fails unless an SVG is XML, says what it shows, and has no figure
-// that is none.
+// wellFormed requires an SVG to be well-formed XML, with a title and a description, and without NaN, infinities and
+// errors of formatting.
 func wellFormed(t *testing.T, svg string) {
 	t.Helper()
 	decoder := xml.NewDecoder(strings.NewReader(svg))
@@ -39,14 +41,16 @@ func wellFormed(t *testing.T, svg string) {
 	}
 }
 
+// at returns a point without an interval.
 func at(x, y float64) chart.Point { return chart.Point{X: x, Y: y, Lo: nan, Hi: nan} }
 
+// barRow returns the row of a bar that ends at end and is drawn solid up to seen, its measured part.
 func barRow(label string, seen, end float64) chart.ForestRow {
 	return chart.ForestRow{Label: label, Seen: seen, Marks: []chart.ForestMark{{Point: at(0, end)}}}
 }
 
-// TestChartsOfExtremeValues: charts of nothing, of one value, of hopeless
-// intervals and of hostile names are charts all the same.
+// TestChartsOfExtremeValues: charts without values, with one value, with very wide intervals and with names that
+// contain markup are well-formed.
 func TestChartsOfExtremeValues(t *testing.T) {
 	wild := chart.Point{X: 1, Y: 2, Lo: -1e9, Hi: 1e9, Tip: `<b>&"`, Key: `"><script>`, Value: "2"}
 	for name, svg := range map[string]string{
@@ -72,9 +76,10 @@ func TestChartsOfExtremeValues(t *testing.T) {
 	}
 }
 
+// marker matches the area around a mark that reacts to the mouse pointer.
 var marker = regexp.MustCompile(`<circle class="hit" cx="([0-9.-]+)" cy="([0-9.-]+)"`)
 
-// hits are the places of the marks, in the order drawn.
+// hits returns the places of the marks in pixels, in the order of drawing.
 func hits(t *testing.T, svg string) [][2]float64 {
 	t.Helper()
 	var out [][2]float64
@@ -89,9 +94,10 @@ func hits(t *testing.T, svg string) [][2]float64 {
 	return out
 }
 
-// TestScales: equal steps are equally long, ratios equally far from 1 both
-// ways, and a linear axis begins at zero.
+// TestScales: on a linear axis equal steps have equal lengths, and it begins at zero. On a logarithmic axis half and
+// double are equally far from 1.
 func TestScales(t *testing.T) {
+	// line draws points and returns their places. near requires two lengths in pixels to be equal.
 	line := func(ch chart.XY, points ...chart.Point) [][2]float64 {
 		ch.Reference = nan
 		ch.Series = []chart.Series{{Points: points}}
@@ -116,8 +122,7 @@ func TestScales(t *testing.T) {
 	}
 }
 
-// TestBarBeyondLargestValue: what lies beyond the largest value seen is an
-// open bar of its own.
+// TestBarBeyondLargestValue: the part of a bar beyond its measured part is drawn as an open bar.
 func TestBarBeyondLargestValue(t *testing.T) {
 	bars := chart.Forest{
 		Bars: true, Rows: []chart.ForestRow{barRow("beyond", 1, 4), barRow("measured", 3, 3), barRow("inside", 3, 2)}}
@@ -156,8 +161,8 @@ func TestSeriesDifferInMoreThanColour(t *testing.T) {
 	}
 }
 
-// TestCurveMarksWhatHasATip: a distribution is a line with few marks, on a
-// logarithmic axis.
+// TestCurveMarksWhatHasATip: a distribution (Curve) is a line over a logarithmic axis, and only points with a text for
+// the mouse pointer (Tip) have marks.
 func TestCurveMarksWhatHasATip(t *testing.T) {
 	tipped := at(10, 50)
 	tipped.Tip = "half"

@@ -8,7 +8,7 @@ import (
 type ForestRow struct {
 	Label, Text string
 	Marks       []ForestMark
-	Seen        float64 // of a bar: the measured part, drawn solid; the bar ends at its mark
+	Seen        float64 // end of a bar's measured part, which is solid; the bar itself ends at its mark
 }
 
 // ForestMark is one mean on a row.

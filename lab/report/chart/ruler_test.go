@@ -7,8 +7,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 )
 
-// TestRuler: equal ratios are equally long, every mark and tick lies on the ruler, and
-// ticks rise.
+// TestRuler: on a Ruler, a logarithmic axis, equal ratios have equal lengths. Every mark and tick has a place between 0
+// and 100 per cent, and ticks are in ascending order. at(x, y) is a point without an interval, nan an absent value.
 func TestRuler(t *testing.T) {
 	r := chart.NewRuler([]chart.Point{at(0, 0.5), at(0, 8)}, 1, nan)
 	if half, double := r.Position(1)-r.Position(0.5), r.Position(2)-r.Position(1); math.Abs(half-double) > 0.05 {

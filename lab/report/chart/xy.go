@@ -12,9 +12,9 @@ type Series struct {
 	Style  Style
 	Points []Point
 	Raw    [][2]float64 // single trials: X, Y
-	// Area shades what lies between Lo and Hi of the points.
+	// Area shades the area between Lo and Hi of the points.
 	Area bool
-	// Apart leaves the points unjoined; Guide is a thin line without marks.
+	// Apart: no line joins the points. Guide: the series is a thin line without marks.
 	Apart, Guide bool
 }
 
@@ -27,24 +27,23 @@ type XY struct {
 	Band           Band // of Y
 	// Reference is a level of Y drawn as a line; NaN is none.
 	Reference float64
-	Height    int // of the plot, pixels; 0: as others
-	// LogX: the axis of X is logarithmic. It is so anyway where X spans a factor of 20 or more.
+	Height    int // of the plot, pixels; 0: the usual height
+	// LogX: the axis of X is logarithmic. It is logarithmic without LogX too where X spans a factor of 20 or more.
 	LogX bool
 	// Curve draws distributions: X is Logarithmic, and only points with a Tip are marked.
 	Curve bool
 	// OverTime draws courses: X is linear, and only points with a Tip are marked.
 	OverTime bool
-	// Steps are the names of X = 0, 1, 2, … where X counts things in their order; empty: X is a quantity.
+	// Steps are the names of X = 0, 1, 2, … where X is a number in a list. Empty: X is a quantity.
 	Steps []string
 }
 
-// Draw makes the chart an SVG; id must be its own on the page. It never fails:
-// what has no points is left out.
+// Draw returns the chart as SVG. id must be unique on the page. Series without points are left out.
 func (ch XY) Draw(id string) string {
 	var c canvas
 	top := c.legend(ch.Series)
 	if ch.YLabel != "" {
-		// Across the plot, not along its axis: there a long name would run into the legend.
+		// The axis's name is horizontal and above the plot. Along the axis a long name would reach into the legend.
 		c.text("label", "start", plotLeft-characterPx*5, top+10, ch.YLabel)
 		top += legendLine
 	}
@@ -74,7 +73,7 @@ func (ch XY) Draw(id string) string {
 	return c.document(id, ch.Title, ch.Desc, ys.from+46)
 }
 
-// dodge sets series apart that have points at the same X.
+// dodge returns by how much the i-th series is moved sideways, so that points at the same X do not hide each other.
 func (ch XY) dodge(i int) float64 {
 	if len(ch.Steps) > 0 || ch.Curve || ch.OverTime || ch.Series[i].Apart || ch.Series[i].Guide {
 		return 0
@@ -112,7 +111,7 @@ func (ch XY) xScale() scale {
 	if xs[0] > 0 && s.hi > xs[0] && (ch.LogX || s.hi/xs[0] >= 20) {
 		s.kind, s.lo = Logarithmic, xs[0]
 	}
-	// The sweep's own values are the best ticks, as long as they do not collide; those of filled marks come first.
+	// The values of X themselves are the best ticks if their labels do not collide. Those of filled marks come first.
 	free := func(x float64) bool {
 		return !slices.ContainsFunc(s.ticks, func(tick float64) bool {
 			return math.Abs(s.pixel(x)-s.pixel(tick)) < 10+tickPx*float64(max(len(tickText(x)), len(tickText(tick))))
@@ -127,7 +126,7 @@ func (ch XY) xScale() scale {
 	return s
 }
 
-// filled lists where series with filled marks have points.
+// filled lists the values of X of all series with filled marks.
 func (ch XY) filled() (xs []float64) {
 	for _, s := range ch.Series {
 		for _, p := range s.Points {
@@ -183,7 +182,7 @@ func (ch XY) frame(c *canvas, xs, ys scale) {
 	c.text("label", "middle", (plotLeft+plotRight)/2, ys.from+38, ch.XLabel)
 }
 
-// drawRaw scatters single trials a little so that equal values stay visible.
+// drawRaw draws single trials as dots. It scatters them a little sideways, so that equal values stay visible.
 func (ch XY) drawRaw(c *canvas, s Series, dodge float64, xs, ys scale) {
 	points := make([][2]float64, 0, len(s.Raw))
 	for i, r := range s.Raw {
@@ -196,7 +195,7 @@ func (ch XY) drawRaw(c *canvas, s Series, dodge float64, xs, ys scale) {
 	c.dots(s.Style, points)
 }
 
-// drawLine joins the points; where a series has several at one X, their mean.
+// drawLine joins the points by a line. Where a series has several points at one X, the line goes through their mean.
 func (s Series) drawLine(c *canvas, dodge float64, xs, ys scale) {
 	var d string
 	for i := 0; i < len(s.Points); {
@@ -230,7 +229,8 @@ func (s Series) drawArea(c *canvas, xs, ys scale) {
 	}
 }
 
-// stepScale has a place for each step, and names of as many as have room: the last always, and every so many before it.
+// stepScale has a place for each of Steps. It shows the names that have room: that of the last step, and of every n-th
+// step before it.
 func (ch XY) stepScale() scale {
 	s := emptyScale(plotLeft+24, plotRight-28, FromZero)
 	last := len(ch.Steps) - 1

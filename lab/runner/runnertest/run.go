@@ -11,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// Run carries out an experiment in labs, and returns the run that is then in its folder. A failed block fails the test.
+// Run carries out an experiment in labs, in a temporary folder, and returns the records in it. kinds are the kinds of
+// the measure's records. A failed block fails the test.
 // On a busy machine trials may be rejected, but their counters are still exact.
 func Run(t *testing.T, m runner.Measure, e *experiment.Experiment, kinds []result.Kind) (result.Run, runner.Outcome) {
 	t.Helper()

@@ -5,6 +5,11 @@ import (
 	"testing"
 )
 
+// The tests of this file check when the frames of a plan are due if they come in bursts. All frames of a burst are due
+// together, at the time of the first. Scattered bursts are due at a random place of their interval. named gives a mix
+// of sizes by its name, and allFrames reads a whole plan.
+
+// TestBurstsKeepTheRate: a burst of eight frames is due every eight gaps, and its frames go to three streams in turn.
 func TestBurstsKeepTheRate(t *testing.T) {
 	sizes := named(t, "imix")
 	const burst, gap = 8, 1000 // ns between frames
@@ -16,6 +21,8 @@ func TestBurstsKeepTheRate(t *testing.T) {
 	}
 }
 
+// TestScatteredBurstsStayInTheirIntervals: GapSeed sets the places of scattered bursts in their intervals, and does not
+// change the frames' sizes.
 func TestScatteredBurstsStayInTheirIntervals(t *testing.T) {
 	sizes := named(t, "imix")
 	const burst, gap, n = 8, 1000, 80_000
@@ -50,6 +57,7 @@ func TestScatteredBurstsStayInTheirIntervals(t *testing.T) {
 	}
 }
 
+// TestOnlyConstantRatesScatter: plans with random gaps, or whose frames are due at once, cannot be scattered.
 func TestOnlyConstantRatesScatter(t *testing.T) {
 	sizes := named(t, "60")
 	for _, s := range []Schedule{{PacketsPerSecond: 1000, Poisson: true}, {AtOnce: true}} {

@@ -2,15 +2,15 @@ package frames
 
 import "math/bits"
 
-// chooseBelow is one of the numbers 0 to n-1, chosen by 64 random bits.
+// chooseBelow maps 64 random bits to one of the numbers 0 to n-1.
 func chooseBelow(random uint64, n int64) int64 {
 	hi, _ := bits.Mul64(random, uint64(n))
 	return int64(hi)
 }
 
-// exponential is -ln(u) for a random u in (0, 1], in units of 2⁻³². Floating-point logarithms differ in their last
-// bit from one architecture to the next, this one does not: the logarithm to base 2 from a table
-// with straight lines between its values (error below 2·10⁻⁷), then ln 2 times that.
+// exponential returns -ln(u) for a random u in (0, 1], in units of 2⁻³². It is the same on all architectures;
+// floating-point logarithms differ in their last bit. It interpolates the logarithm to base 2 from a table (error below
+// 2·10⁻⁷), and multiplies it by ln 2.
 func exponential(random uint64) uint64 {
 	const ln2 = 12786308645202655660 // · 2⁻⁶⁴
 	random |= 1

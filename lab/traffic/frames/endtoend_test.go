@@ -18,7 +18,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// path is a generator, a router that forwards, and a sink.
+// The tests of this file send frames from a generator through a router to a sink, each in its network namespace.
+// Package send sends them, package receive counts them at the sink.
+
+// path is a generator, a router that forwards, and a sink. Links are gwt0 (generator) to gwt1 (router), and out0
+// (router) to in0 (sink).
 type path struct {
 	generator, router, sink *netnstest.Space
 	routerMAC               send.MAC
@@ -26,6 +30,7 @@ type path struct {
 
 var sinkIP = netip.MustParseAddr("10.78.0.2")
 
+// newPath sets up the namespaces, links and addresses. Neighbours are known, so that no ARP crosses the links.
 func newPath(t *testing.T) *path {
 	t.Helper()
 	pair := labtest.NewPair(t)
@@ -48,6 +53,7 @@ until ip link show out0 | grep -q "state UP"; do sleep 0.01; done`)
 	return p
 }
 
+// streams returns n streams from the generator to the sink, with addresses of their own.
 func (p *path) streams(n int) []send.Stream {
 	list := make([]send.Stream, n)
 	for i := range list {
@@ -60,8 +66,8 @@ func (p *path) streams(n int) []send.Stream {
 	return list
 }
 
-// dropped is what links and queues have dropped on the way, behind the link that the sender sends on: both ends of that
-// one count what it did not take at once, which the sender sends again.
+// dropped counts the packets that links and queues of router and sink have dropped. It leaves out the link from the
+// generator: its ends also count frames that it refused and the generator sent again.
 func (p *path) dropped(t *testing.T) (n uint64) {
 	t.Helper()
 	for _, s := range []*netnstest.Space{p.router, p.sink} {
@@ -93,7 +99,7 @@ func (p *path) dropped(t *testing.T) (n uint64) {
 	return n
 }
 
-// TestFramesFromEndToEnd: what the sender's link took came, or was dropped where a counter says so.
+// TestFramesFromEndToEnd: each frame that the sender's link took has arrived or is in a counter of drops.
 func TestFramesFromEndToEnd(t *testing.T) {
 	const streams, count = 5, 5000
 	p := newPath(t)
@@ -107,7 +113,7 @@ func TestFramesFromEndToEnd(t *testing.T) {
 	}
 	defer r.Close()
 	for _, slow := range []bool{false, true} {
-		if slow { // a queue that cannot hold what comes at once
+		if slow { // a queue that is too short and too slow for the frames, which all leave at once
 			p.router.Run(t, "tc qdisc replace dev out0 root tbf rate 2mbit burst 3000 limit 20000")
 		}
 		for _, name := range []string{"60", "imix", "1514"} {
@@ -116,6 +122,8 @@ func TestFramesFromEndToEnd(t *testing.T) {
 	}
 }
 
+// trial sends count frames of a mix (name) through the path and compares all counts. With slow, frames all leave at
+// once and the router drops some of them.
 func (p *path) trial(t *testing.T, r *receive.Receiver, name string, streams, count int, slow bool) {
 	sizes, err := frames.Named(name)
 	if err != nil {
@@ -167,6 +175,7 @@ func (p *path) trial(t *testing.T, r *receive.Receiver, name string, streams, co
 		got.Distinct(), count, got.Delay.QuantileNs(0.5), got.Delay.QuantileNs(0.99))
 }
 
+// send sends a plan from the generator and returns what was sent.
 func (p *path) send(t *testing.T, plan *frames.Plan) send.Sent {
 	t.Helper()
 	var s *send.Sender

@@ -10,8 +10,8 @@ import (
 var letterSizes = map[byte]int{
 	'a': 64, 'b': 128, 'c': 256, 'd': 512, 'e': 1024, 'f': 1280, 'g': 1518, 'h': 2112, 'i': 9000}
 
-// Genome is the text of a sequence of sizes (RFC 6985). Sizes without a letter of the RFC get capitals, in the order
-// in which they come; custom says which, in bytes with FCS as the RFC counts.
+// Genome returns the text of a sequence of sizes (RFC 6985), one letter a frame. Sizes without a letter of the RFC get
+// capitals, in the order in which they come. custom has the size of each capital, in bytes with FCS as the RFC counts.
 func Genome(list []Frame) (text string, custom map[string]int, err error) {
 	known := map[int]byte{}
 	for letter, bytes := range letterSizes {
@@ -35,8 +35,8 @@ func Genome(list []Frame) (text string, custom map[string]int, err error) {
 	return b.String(), custom, nil
 }
 
-// OfGenome is the sequence that a genome's text describes, again and again. custom says which sizes capitals stand for,
-// in bytes with FCS.
+// OfGenome returns the sizes that a genome's text describes; after its end it begins again. custom has the size of each
+// capital, in bytes with FCS.
 func OfGenome(text string, custom map[string]int) (Sizes, error) {
 	s := Sizes{Name: text}
 	for i := range len(text) {

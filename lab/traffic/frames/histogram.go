@@ -13,9 +13,9 @@ import (
 	"github.com/gateweigh/gateweigh/textfile"
 )
 
-// ReadHistogram reads a mix from CSV: a line "bytes,weight" for each size, below a heading of these
-// words or none. Lines that begin with # are comments; the weights of lines with the same size add
-// up. name is the file's, for messages.
+// ReadHistogram reads a mix from CSV: a line "bytes,weight" for each size. The first line may be a heading of these two
+// words. Lines that begin with # are comments. Weights of lines with the same size add up. name is the file's name in
+// messages.
 func ReadHistogram(r io.Reader, name string) (Sizes, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -50,6 +50,7 @@ func ReadHistogram(r io.Reader, name string) (Sizes, error) {
 	}
 }
 
+// histogramLine parses a line's two fields.
 func histogramLine(fields []string) (bytes uint16, weight *big.Rat, err error) {
 	n, err := strconv.Atoi(strings.TrimSpace(fields[0]))
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 )
 
+// TestHistogramFromCSV: each of three texts is the mix "imix" (7:4:1). Errors name file, line and value; want has parts
+// of the error.
 func TestHistogramFromCSV(t *testing.T) {
 	for _, text := range []string{
 		"bytes,weight\n60,7\n590,4\n1514,1\n",
@@ -43,7 +45,7 @@ func TestHistogramFromCSV(t *testing.T) {
 	}
 }
 
-// FuzzReadHistogram: a mix that is read can be played.
+// FuzzReadHistogram: frames can be planned with any mix that was read without an error.
 func FuzzReadHistogram(f *testing.F) {
 	for _, seed := range []string{"bytes,weight\n60,1\n", "60,1e300\n61,1e-300\n", "\"60\",0x1p4", "60,1\n60", ",\n"} {
 		f.Add(seed)
@@ -61,7 +63,7 @@ func FuzzReadHistogram(f *testing.F) {
 	})
 }
 
-// checkPlan checks what holds for all frames of all plans.
+// checkPlan takes the 100 frames of a plan: their sizes must be legal, and none may be due before the one ahead of it.
 func checkPlan(t *testing.T, p *Plan) {
 	t.Helper()
 	batch := make([]Frame, 101)

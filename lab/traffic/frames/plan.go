@@ -1,6 +1,7 @@
 // Package frames describes traffic of exact frames: which sizes follow each other, when each
 // frame is due, and which stream it belongs to. A Plan says all of that before anything is sent,
-// so what is intended, what a link took (offered) and what arrived (forwarded; RFC 2285) are three counts.
+// so three counts can be compared: frames that were due (intended), that a link took (offered) and that arrived
+// (forwarded; RFC 2285).
 // Package send carries plans out, package receive accounts for each frame.
 package frames
 
@@ -29,12 +30,12 @@ type Config struct {
 	Streams  int           // frames go to streams 0 to Streams-1 in turn; 0 means 1
 	Burst    int           // frames that are due together, at the first one's time; 0 means 1. The rate is the same
 	Count    int64         // frames; 0: no limit
-	For      time.Duration // frames that are due before; 0: no limit. Without either limit a plan has no end
-	Seed     uint64        // of the order of sizes: the same seed, the same order on any machine
-	GapSeed  uint64        // the same of Poisson gaps and of scattered bursts
-	// Scatter puts each burst at a random place of its interval, as a schedule of constant gaps has them. Two generators
-	// with strict periods keep the phase between their bursts, and the one whose bursts come to a machine
-	// that is still awake from the other's seems to cost less.
+	For      time.Duration // only frames due before this time; 0: no limit. Without Count and For a plan has no end
+	Seed     uint64        // of the order of sizes: the same seed gives the same order on any machine
+	GapSeed  uint64        // of Poisson gaps and of the places of scattered bursts
+	// Scatter puts each burst at a random place of its interval, at a constant mean rate. Otherwise two generators with
+	// the same period keep the phase between their bursts. If the bursts of one come just after those of the other, the
+	// machine is still awake, and they seem to cost less.
 	Scatter  bool
 	LinkMbps float64 // bit rate of the link that frames are meant for; a faster plan is refused. 0: any rate
 }
@@ -47,12 +48,12 @@ type Plan struct {
 	framesLeft int64 // frames that Count leaves
 	stream     uint16
 	overBudget bool
-	burst      struct { // the one that the last frame belongs to
+	burst      struct { // the burst of the last frame
 		due  int64
-		left int // of its frames
+		left int // frames that it still has
 	}
-	interval int64     // of a burst, ns; 0: none is scattered
-	chance   *rand.PCG // where in it
+	interval int64     // interval in which a burst is scattered, ns; 0: bursts are not scattered
+	chance   *rand.PCG // gives the places of bursts in their intervals
 }
 
 // order puts sizes one after the other.
@@ -60,7 +61,8 @@ type order interface {
 	sizes(batch []Frame)
 }
 
-// clock says when frames are due: the first at 0 or after the first gap, none before the one ahead of it.
+// clock sets the due times of frames. The first frame is due at 0 or after the first gap. No frame is due earlier than
+// the frame before it.
 type clock interface {
 	dues(batch []Frame)
 }
@@ -103,7 +105,8 @@ func NewPlan(cfg Config) (*Plan, error) {
 	return p, nil
 }
 
-// Fill puts the plan's next frames into batch and returns how many: less than len(batch) only at the plan's end.
+// Fill puts the plan's next frames into batch and returns their number. It is less than len(batch) only at the plan's
+// end.
 func (p *Plan) Fill(batch []Frame) int {
 	if p.overBudget || p.framesLeft <= 0 {
 		return 0

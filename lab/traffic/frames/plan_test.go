@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// allFrames reads a plan to its end, in batches of several lengths.
+// allFrames makes a plan and reads it to its end, in batches of several lengths.
 func allFrames(t testing.TB, cfg Config) []Frame {
 	t.Helper()
 	p, err := NewPlan(cfg)
@@ -27,6 +27,7 @@ func allFrames(t testing.TB, cfg Config) []Frame {
 	}
 }
 
+// named returns a mix of sizes by its name ("imix"), or one size by its bytes ("60").
 func named(t testing.TB, name string) Sizes {
 	t.Helper()
 	s, err := Named(name)
@@ -36,6 +37,7 @@ func named(t testing.TB, name string) Sizes {
 	return s
 }
 
+// TestPlanEndsByCountAndByTime: a plan ends after Count frames or before the time For, whichever comes first.
 func TestPlanEndsByCountAndByTime(t *testing.T) {
 	sizes := named(t, "imix")
 	for _, tt := range []struct {
@@ -57,6 +59,7 @@ func TestPlanEndsByCountAndByTime(t *testing.T) {
 	}
 }
 
+// TestStreamsTakeTurns: frames go to the streams one after the other.
 func TestStreamsTakeTurns(t *testing.T) {
 	frames := allFrames(t, Config{Sizes: named(t, "60"), Schedule: Schedule{AtOnce: true}, Streams: 3, Count: 3000})
 	for i, f := range frames {
@@ -66,6 +69,7 @@ func TestStreamsTakeTurns(t *testing.T) {
 	}
 }
 
+// TestSameSeedSameSequence: plans with the same seed are equal, and plans with two seeds are not.
 func TestSameSeedSameSequence(t *testing.T) {
 	for _, s := range []Schedule{{PacketsPerSecond: 1e5}, {Mbps: 100, Poisson: true}} {
 		cfg := Config{Sizes: named(t, "study5"), Schedule: s, Count: 5000, Seed: 7}
@@ -80,6 +84,7 @@ func TestSameSeedSameSequence(t *testing.T) {
 	}
 }
 
+// BenchmarkFill measures how fast plans compute the sizes and times of frames.
 func BenchmarkFill(b *testing.B) {
 	for name, cfg := range map[string]Config{
 		"60, constant":   {Sizes: named(b, "60"), Schedule: Schedule{PacketsPerSecond: 1e6}},

@@ -26,6 +26,7 @@ const (
 	maxSpeed = 1000
 )
 
+// clock returns the clock of a schedule; an error if the schedule's fields do not go together.
 func (s Schedule) clock(sizes Sizes, seed uint64) (clock, error) {
 	set := 0
 	for _, is := range []bool{s.PacketsPerSecond != 0, s.Mbps != 0, s.Gaps != nil, s.AtOnce} {
@@ -77,6 +78,7 @@ func (s Schedule) gap(sizes Sizes) (*big.Rat, error) {
 	return gap, nil
 }
 
+// atOnce is the clock of frames that are all due at 0.
 type atOnce struct{}
 
 func (atOnce) dues(batch []Frame) {
@@ -145,6 +147,7 @@ type Rate struct {
 	WireMbps         float64 // of a link: with FCS, preamble and the least gap
 }
 
+// rate returns the mean rate of a plan with this configuration.
 func (c Config) rate() Rate {
 	r := Rate{PacketsPerSecond: c.Schedule.PacketsPerSecond}
 	bytes := c.Sizes.MeanBytes()
@@ -159,7 +162,7 @@ func (c Config) rate() Rate {
 	return r
 }
 
-// fits reports whether a link can carry the plan's rate.
+// fits returns an error if the plan's rate is higher than the link can carry.
 func (c Config) fits() error {
 	if c.LinkMbps == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestConstantGapsDoNotDrift holds due times against exact arithmetic.
+// TestConstantGapsDoNotDrift: at a constant rate, frame k is due at exactly ⌊k·gap⌋ ns, by exact arithmetic (big.Rat).
 func TestConstantGapsDoNotDrift(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rate := float64(rapid.Int64Range(1, 1e15).Draw(rt, "rate")) / 1e6
@@ -43,6 +43,7 @@ func TestConstantGapsDoNotDrift(t *testing.T) {
 	})
 }
 
+// TestRateOfBitsAndFrames: frames of a mix at a rate in Mbit/s have that rate over whole periods of the mix.
 func TestRateOfBitsAndFrames(t *testing.T) {
 	for _, name := range append(MixNames(), "60", "9014") {
 		sizes := named(t, name)
@@ -64,6 +65,7 @@ func TestRateOfBitsAndFrames(t *testing.T) {
 	}
 }
 
+// TestExponential: exponential is -ln of its random number, within 2·10⁻⁷.
 func TestExponential(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rapid.Uint64().Draw(t, "random")
@@ -74,6 +76,8 @@ func TestExponential(t *testing.T) {
 	})
 }
 
+// TestPoissonGaps: gaps of a Poisson schedule are exponential and independent of each other (chi-square tests), with
+// the right mean, and the same on any architecture.
 func TestPoissonGaps(t *testing.T) {
 	const n, bins = 200_000, 50
 	frames := allFrames(t,
@@ -107,6 +111,7 @@ func TestPoissonGaps(t *testing.T) {
 	}
 }
 
+// TestBadPlans: the error about a bad plan names every setting that is wrong.
 func TestBadPlans(t *testing.T) {
 	trace := &Trace{Name: "x.pcap", sizes: []uint16{60, 60}, times: []int64{0, 0}}
 	single := &Trace{Name: "z.pcap", sizes: []uint16{60}, times: []int64{0}}

@@ -13,7 +13,7 @@ import (
 // a size is then wrong by at most a millionth.
 const maxPeriod = 1 << 20
 
-// Weight says how often a size comes beside the others.
+// Weight is how often a size occurs in comparison with the others.
 type Weight struct {
 	Bytes  int
 	Weight float64 // at least 0; decimals are taken as they are written
@@ -246,7 +246,7 @@ func (s Sizes) order(seed uint64) order {
 	return &shuffled{deck: deck, chance: rand.NewPCG(seed, seedOfSizes)}
 }
 
-// Sizes and gaps take their chances from generators of their own: neither changes the other.
+// Sizes and gaps have random numbers of their own, so neither changes the other.
 const (
 	seedOfSizes  = 1
 	seedOfGaps   = 2

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sizeCounts is how often each size comes.
+// sizeCounts returns how often each size occurs.
 func sizeCounts(list []Frame) map[int]float64 {
 	n := map[int]float64{}
 	for _, f := range list {
@@ -20,7 +20,8 @@ func sizeCounts(list []Frame) map[int]float64 {
 	return n
 }
 
-// pValue is how likely counts at least as far from what is expected are (chi-square).
+// pValue returns the probability that chance alone takes counts at least as far from the expected ones (want) as got is
+// (chi-square test).
 func pValue(got, want map[int]float64) float64 {
 	sum := 0.0
 	for bytes, n := range want {
@@ -29,6 +30,8 @@ func pValue(got, want map[int]float64) float64 {
 	return distuv.ChiSquared{K: float64(len(want) - 1)}.Survival(sum)
 }
 
+// TestEachPeriodHasItsShares: each period of a mix has exactly the frames of its weights. A period is the shortest
+// number of frames with whole shares.
 func TestEachPeriodHasItsShares(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		weights := map[int]int{}
@@ -65,8 +68,9 @@ func TestEachPeriodHasItsShares(t *testing.T) {
 	})
 }
 
+// TestPublishedMixes: the mixes have the means and percentiles that their sources publish.
 func TestPublishedMixes(t *testing.T) {
-	ip := func(s Sizes, share float64) int { // the packet of IP below which a share of them is
+	ip := func(s Sizes, share float64) int { // length of the IP packet at a quantile (share) of the mix
 		rank := 0.0
 		for _, w := range s.Shares() {
 			if rank += w.Weight / float64(s.Period()); rank >= share {
@@ -96,7 +100,7 @@ func TestPublishedMixes(t *testing.T) {
 	}
 }
 
-// TestSizesOfPartOfAPlan holds what a plan has sent, in the middle of a period, against its mix.
+// TestSizesOfPartOfAPlan compares the frames that a plan has sent, up to the middle of a period, with its mix.
 func TestSizesOfPartOfAPlan(t *testing.T) {
 	var wide []Weight
 	for bytes := MinBytes; bytes <= 1514; bytes += 7 {
@@ -128,7 +132,7 @@ func TestSizesOfPartOfAPlan(t *testing.T) {
 	}
 }
 
-// TestShuffleHasNoOrder looks at which size follows which.
+// TestShuffleHasNoOrder: after a shuffle, a frame's size says nothing about the next one's.
 func TestShuffleHasNoOrder(t *testing.T) {
 	frames := allFrames(t, Config{Sizes: named(t, "imix"), Schedule: Schedule{AtOnce: true}, Count: 120_000, Seed: 5})
 	share := map[int]float64{60: 7, 590: 4, 1514: 1}
@@ -153,6 +157,7 @@ func TestShuffleHasNoOrder(t *testing.T) {
 	}
 }
 
+// TestBadSizes: unknown mixes, sizes and weights are errors. want has parts of the error.
 func TestBadSizes(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -182,6 +187,7 @@ func TestBadSizes(t *testing.T) {
 	}
 }
 
+// TestGenome: a sequence of sizes is written as a genome (RFC 6985, one letter a size) and read again.
 func TestGenome(t *testing.T) {
 	frames := allFrames(t, Config{Sizes: named(t, "imix"), Schedule: Schedule{AtOnce: true}, Count: 36, Seed: 1})
 	text, custom, err := Genome(frames)

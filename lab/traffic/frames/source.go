@@ -8,12 +8,12 @@ import (
 
 // Source describes the origin of the frame sizes, in a form that can be sent to other processes.
 type Source struct {
-	Name  string   `json:"name"`            // one that Named knows; where Mix or Trace is set, for messages alone
-	Mix   []Weight `json:"mix,omitempty"`   // a mix of its own
+	Name  string   `json:"name"`            // name that Named knows; if Mix or Trace is set, used in messages only
+	Mix   []Weight `json:"mix,omitempty"`   // weights of frame sizes
 	Trace []byte   `json:"trace,omitempty"` // a capture's frames, as Trace.Encode writes them
 }
 
-// Open returns the sizes, and of a capture its frames.
+// Open returns the sizes. For a capture it also returns its frames.
 func (s Source) Open() (Sizes, *Trace, error) {
 	switch {
 	case s.Trace != nil:
@@ -30,8 +30,9 @@ func (s Source) Open() (Sizes, *Trace, error) {
 	return sizes, nil, err
 }
 
-// Encode writes the trace in a few bytes a frame: the number of the first frame whose time is astray, or 0, and of each
-// frame its size and the ns since the one before, all as binary.PutUvarint writes them.
+// Encode writes the trace with a few bytes for each frame. All numbers are written by binary.PutUvarint: first the
+// number of the first frame out of order (Trace.outOfOrder), or 0; then for each frame its size, and the ns since the
+// frame before it.
 func (t *Trace) Encode() []byte {
 	b := binary.AppendUvarint(nil, uint64(t.outOfOrder))
 	last := int64(0)
@@ -98,6 +99,6 @@ func (t *Trace) Speed(packetsPerSecond float64) (float64, error) {
 
 // Most returns the largest number of frames of the trace that are due within a time at a speed.
 func (t *Trace) Most(seconds, speed float64) int64 {
-	passes := seconds * 1e9 * speed / float64(max(t.lasts(), 1))
+	passes := seconds * 1e9 * speed / float64(max(t.passTime(), 1))
 	return (int64(passes) + 2) * int64(len(t.sizes))
 }

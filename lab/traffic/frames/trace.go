@@ -8,19 +8,22 @@ import (
 )
 
 const (
-	maxTraceFrames = 1 << 20 // as many as a mix has in its period at most
+	maxTraceFrames = 1 << 20 // as for the period of a mix
 	maxTraceTime   = 366 * 24 * time.Hour
 )
 
 // Trace is the sizes and times of a capture's frames. The zero value has none.
 type Trace struct {
 	Name string
-	// frames shorter than Ethernet's least, taken as if padded to it: Linux captures what it sends before padding
-	Padded     int
-	sizes      []uint16
-	times      []int64 // ns since the first frame, ascending
-	began      time.Time
-	outOfOrder int // the first packet, from 1, whose time is before another's or more than a year later
+	// Padded counts frames shorter than Ethernet's shortest, which get its length: Linux captures the frames that it
+	// sends before they are padded.
+	Padded int
+	sizes  []uint16
+	times  []int64 // ns since the first frame, ascending
+	began  time.Time
+	// outOfOrder is the number, from 1, of the first packet that is earlier than the one before it, or more than a year
+	// later than the first; 0: none is.
+	outOfOrder int
 }
 
 // Add appends a captured frame: its bytes on the link, and when it was captured.
@@ -61,8 +64,8 @@ func (t *Trace) Sizes() Sizes {
 	return Sizes{Name: t.Name, sequence: t.sizes, shares: sharesOf(t.sizes)}
 }
 
-// lasts is the time of one pass, ns: after the last frame, the next pass begins with the mean gap.
-func (t *Trace) lasts() int64 {
+// passTime is the time of one pass through the trace, ns. A mean gap separates its last frame from the next pass.
+func (t *Trace) passTime() int64 {
 	last := len(t.times) - 1
 	return t.times[last] + t.times[last]/int64(last)
 }
@@ -71,7 +74,7 @@ func (t *Trace) packetsPerSecond(speed float64) float64 {
 	if speed == 0 {
 		speed = 1
 	}
-	return float64(len(t.times)) * 1e9 / float64(t.lasts()) * speed
+	return float64(len(t.times)) * 1e9 / float64(t.passTime()) * speed
 }
 
 func (t *Trace) clock(speed float64) (clock, error) {
@@ -86,7 +89,7 @@ func (t *Trace) clock(speed float64) (clock, error) {
 			"gaps of %s: packet %d is earlier than the one before it, or a year later: put them in order with reordercap",
 			t.Name, t.outOfOrder)
 	}
-	if len(t.times) < 2 || t.lasts() <= 0 {
+	if len(t.times) < 2 || t.passTime() <= 0 {
 		return nil, fmt.Errorf(
 			"gaps of %s: its %d frames have no time between them: choose packets/s or Mbit/s", t.Name, len(t.times))
 	}
@@ -94,16 +97,17 @@ func (t *Trace) clock(speed float64) (clock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &capturedGaps{times: t.times, lasts: t.lasts(), num: r.Num().Uint64(), denom: r.Denom().Uint64()}, nil
+	return &capturedGaps{times: t.times, passTime: t.passTime(), num: r.Num().Uint64(), denom: r.Denom().Uint64()}, nil
 }
 
-// capturedGaps repeats a trace's times. Each time is scaled from the start, so rounding does not add up.
+// capturedGaps repeats a trace's times, divided by a speed. It scales each time from the start of sending, so rounding
+// errors do not add up.
 type capturedGaps struct {
 	times      []int64
 	next       int
-	passed     int64 // ns of complete passes
-	lasts      int64
-	num, denom uint64 // the speed
+	passed     int64  // of complete passes, ns
+	passTime   int64  // of one pass, ns
+	num, denom uint64 // the speed, as a fraction
 }
 
 func (c *capturedGaps) dues(batch []Frame) {
@@ -116,7 +120,7 @@ func (c *capturedGaps) dues(batch []Frame) {
 		}
 		if c.next++; c.next == len(c.times) {
 			c.next = 0
-			c.passed += c.lasts
+			c.passed += c.passTime
 		}
 	}
 }

@@ -15,11 +15,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// Server is the argument vector of an iperf3 server, program name first. A server carries
-// one test at a time and turns a second client away, so every client has a server and
-// port of its own. There is no -1 among the arguments: a server that ends after one test
-// is gone when a trial is redone, and would wait for ever for a client that never came.
-// The agent ends it by a signal.
+// Server returns the argument vector of an iperf3 server, program name first. A server carries one test at a time and
+// refuses a second client, so every client has a server and port of its own. The option -1 is not used: with it the
+// server would end after one test, and be missing when a trial is repeated. The agent ends the server by a signal.
 func Server(addr netip.AddrPort) []string {
 	// A server whose test got stuck restarts after 30 s, longer than any pause a client
 	// makes between connecting and sending.
@@ -45,8 +43,8 @@ type Client struct {
 	Seconds int
 }
 
-// Args is the argument vector, program name first. It refuses combinations
-// that iperf3 takes without doing them.
+// Args returns the argument vector, program name first. It refuses combinations of options that iperf3 accepts but does
+// not carry out.
 func (c Client) Args() ([]string, error) {
 	c.Direction = cmp.Or(c.Direction, result.Up)
 	segment, segments := traffic.SegmentBytes(traffic.EthernetMTU, false), 1

@@ -55,7 +55,7 @@ func (e *Echo) loop() {
 			if err != nil {
 				break
 			}
-			// Only our own probes: an open echo answers forged senders, or another echo for ever.
+			// It answers probes only. Otherwise it could be made to answer forged senders, or another echo for ever.
 			if n >= minSize && [4]byte(buf[:4]) == magic && from != nil {
 				_ = unix.Sendto(e.fd, buf[:n], unix.MSG_DONTWAIT, from)
 			}

@@ -13,17 +13,18 @@ import (
 
 // MTU has the sizes of the largest packets on a path to an echo, bytes with their IPv4 headers.
 type MTU struct {
-	// the longest that went to the echo and back, not in fragments that a sender made; 0: none did
+	// the longest packet that went to the echo and back without being cut into fragments by its sender; 0: no packet
 	Passes int `json:"passes"`
 	// Known is the path's MTU that the kernel has learnt from ICMP (RFC 1191). TCP makes its packets this long.
 	Known int `json:"known"`
 }
 
-// BlackHole reports whether packets that the kernel takes for short enough vanish without a word (RFC 2923).
+// BlackHole reports whether packets vanish without an ICMP message although the kernel thinks that they are short
+// enough (RFC 2923).
 func (m MTU) BlackHole() bool { return m.Passes < m.Known }
 
-// Limits of looking for the largest packet. What is lost on a busy machine is sent again, and answers are waited for
-// several times as long as the slowest has taken.
+// Limits of the search for the largest packet. Packets may be lost on a busy machine, so each size is tried several
+// times. The wait for an answer is several times that for the slowest answer so far.
 const (
 	sizeTries   = 4
 	sizeTimeout = 300 * time.Millisecond
@@ -32,8 +33,8 @@ const (
 	udpHeaders  = 20 + 8
 )
 
-// PathMTU looks for the largest packet of at most so many bytes that comes back from an echo. The socket is connected
-// to it and does not block; the caller owns it.
+// PathMTU looks for the largest packet, of at most most bytes, that comes back from an echo. fd is a non-blocking
+// socket that is connected to the echo; the caller closes it.
 func PathMTU(ctx context.Context, fd, most int) (m MTU, err error) {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE); err != nil {
 		return m, fmt.Errorf("sending packets of any length: %w", err)
@@ -60,7 +61,7 @@ func PathMTU(ctx context.Context, fd, most int) (m MTU, err error) {
 		}
 	}
 	known()
-	lo, hi := leastSize-1, m.Known // hi does not pass
+	lo, hi := leastSize-1, m.Known // packets of lo bytes pass, packets of hi bytes do not
 	for m.Passes == 0 && hi-lo > 1 && err == nil && ctx.Err() == nil {
 		middle := (lo + hi) / 2
 		if p.returns(ctx, middle) {
@@ -81,7 +82,7 @@ type sizeProber struct {
 	slowest time.Duration // of the answers so far
 }
 
-// returns reports whether one of a few packets of so many bytes returns.
+// returns sends a few packets of size bytes and reports whether one comes back.
 func (p *sizeProber) returns(ctx context.Context, size int) bool {
 	fd, start := p.fd, time.Now()
 	packet, answer := make([]byte, size-udpHeaders), make([]byte, 1<<16)

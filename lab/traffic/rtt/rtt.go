@@ -47,16 +47,17 @@ type Times struct {
 	Lost   int     `json:"lost"`
 }
 
-// Prober measures round-trip times until Close; Snapshot stays.
+// Prober measures round-trip times until Close. Snapshot can be called after Close too.
 type Prober struct {
 	*socket.Thread
-	cfg     config
-	id      uint64
-	start   time.Time
-	fds     []int
-	pending []probe // ring by sequence number; the thread's
-	oldest  uint64  // first sequence number not accounted for; the thread's
-	next    uint64  // the thread's
+	cfg   config
+	id    uint64
+	start time.Time
+	fds   []int
+	// Only the thread that sends and receives uses these three.
+	pending []probe // ring, by sequence number
+	oldest  uint64  // the first sequence number that is neither answered nor lost
+	next    uint64  // sequence number of the next probe
 
 	mu             sync.Mutex // guards what follows
 	samples        []answer   // of the present window
@@ -122,8 +123,8 @@ func (p *Prober) Snapshot() Times {
 	return r
 }
 
-// Course has the median round-trip time of each step of the window that the last Reset ended, microseconds; 0 where no
-// answer came. A round trip is of the step in which it ended.
+// Course returns the median round-trip time of each step of the window that the last Reset ended, microseconds; 0 where
+// no answer came. A round trip belongs to the step in which its answer came.
 func (p *Prober) Course(step time.Duration) (medians []float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +199,7 @@ func (p *Prober) loop() {
 	}
 }
 
-// send emits the next probe. One that the kernel refuses counts as lost in time.
+// send sends the next probe. A probe that the kernel refuses is counted as lost when its time is over.
 func (p *Prober) send(b []byte) {
 	slot := &p.pending[p.next%uint64(len(p.pending))]
 	be := binary.BigEndian
@@ -217,7 +218,7 @@ func (p *Prober) send(b []byte) {
 func (p *Prober) receive(fd int, buf []byte) {
 	for {
 		n, err := unix.Read(fd, buf)
-		if err != nil { // EAGAIN, or an ICMP error that the probe's loss will tell
+		if err != nil { // EAGAIN, or an ICMP error: its probe will count as lost
 			return
 		}
 		now := int64(time.Since(p.start))
@@ -244,7 +245,7 @@ func (p *Prober) record(a answer) {
 	}
 }
 
-// expire accounts for probes whose time is over.
+// expire counts the probes as lost that were not answered in time.
 func (p *Prober) expire(now int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

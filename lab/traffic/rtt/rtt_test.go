@@ -13,6 +13,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
+// A prober sends probes to an echo over a link between two network namespaces (labtest.NewPair), and takes the
+// round-trip times. config is {clients, probes a second of all, bytes of a probe, time after which a probe is lost}.
+
+// TestNearestRank: percentiles in µs of sorted samples in ns. A percentile is the sample of the nearest rank.
 func TestNearestRank(t *testing.T) {
 	hundred := make([]int64, 100)
 	for i := range hundred {
@@ -31,7 +35,7 @@ func TestNearestRank(t *testing.T) {
 	}
 }
 
-// TestArrivalsAreSorted: answers come in any order, and percentiles are of sorted times.
+// TestArrivalsAreSorted: answers arrive with round-trip times in any order, and percentiles are those of sorted times.
 func TestArrivalsAreSorted(t *testing.T) {
 	var p Prober
 	for i := range int64(100) {
@@ -42,7 +46,8 @@ func TestArrivalsAreSorted(t *testing.T) {
 	}
 }
 
-// TestCourseOfAWindow: each step of the window that was taken last has the median of the answers that came in it.
+// TestCourseOfAWindow: the course of the window before the last Reset has one value for each step of 100 ms: the median
+// of the round-trip times of the answers that arrived in it, µs; 0 without answers.
 func TestCourseOfAWindow(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	p := Prober{start: time.Now()}
@@ -69,7 +74,7 @@ func dial(to netip.AddrPort) (fd int, err error) {
 	return fd, unix.Connect(fd, socket.Addr(to))
 }
 
-// startProbe starts an echo and a prober over p.
+// startProbe starts an echo at p's server and a prober at its client, and waits for the first answer.
 func startProbe(t testing.TB, p labtest.Pair, cfg config) (*Prober, *Echo) {
 	t.Helper()
 	var e *Echo
@@ -99,6 +104,7 @@ func startProbe(t testing.TB, p labtest.Pair, cfg config) (*Prober, *Echo) {
 	return pr, e
 }
 
+// TestProbe: over an idle link hardly any probe is lost. Without an echo all are.
 func TestProbe(t *testing.T) {
 	p := labtest.NewPair(t)
 	pr, e := startProbe(t, p, config{7, 200, 64, 200 * time.Millisecond})
@@ -113,7 +119,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestProbeUnderDelay has a queue on the way that is too slow for the probes.
+// TestProbeUnderDelay: a queue on the way is too slow for the probes.
 func TestProbeUnderDelay(t *testing.T) {
 	p := labtest.NewPair(t)
 	pr, _ := startProbe(t, p, config{1, 500, 1000, 100 * time.Millisecond})
@@ -128,8 +134,8 @@ func TestProbeUnderDelay(t *testing.T) {
 	})
 }
 
-// probeUntil probes until what is seen is as it should be: on a busy machine answers may
-// come too late now and then.
+// probeUntil takes probes probes and calls good with their times, until it returns true, at most 20 times: on a busy
+// machine answers may come too late. what names the case in the error.
 func probeUntil(t *testing.T, pr *Prober, probes int, what string, good func(Times) bool) {
 	t.Helper()
 	var r Times
@@ -144,7 +150,7 @@ func probeUntil(t *testing.T, pr *Prober, probes int, what string, good func(Tim
 	t.Errorf("%s: %+v", what, r)
 }
 
-// TestEchoAnswersOnlyProbes: what is no probe gets no answer.
+// TestEchoAnswersOnlyProbes: the echo server answers nothing but probes.
 func TestEchoAnswersOnlyProbes(t *testing.T) {
 	p := labtest.NewPair(t)
 	pr, _ := startProbe(t, p, config{1, 100, 64, time.Second})

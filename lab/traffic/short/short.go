@@ -1,10 +1,9 @@
-// Package short opens TCP connections that carry one answer and end: what a page, a
-// look-up or a message makes of a network, beside the long streams of package
-// traffic. A gateway that keeps state for each connection has work with each.
+// Package short opens TCP connections that carry one answer and end, as those of web pages, look-ups and messages do.
+// A gateway that keeps state for each connection has more work with them than with the long streams of package traffic.
 //
 //	client ── connect ─► server
-//	       ── 8 bytes: how many it wants ─►
-//	       ◄─ so many ── and the end
+//	       ── 8 bytes: the length of the answer ─►
+//	       ◄─ the answer ── and the end
 package short
 
 import (
@@ -26,8 +25,8 @@ const (
 	patience   = 10 * time.Second // for one connection, from beginning to end
 	mostOpen   = 4096             // connections of a Generator at the same time
 	chunkBytes = 64 << 10         // bytes of an answer that are written or read at once
-	// A generator that was late catches up with this much of its schedule; the rest
-	// is missed.
+	// A generator that is late by at most catchUp catches up with its schedule. By more, it moves the schedule by its
+	// delay, and the connections of that time count as missed.
 	catchUp = 10 * time.Millisecond
 )
 
@@ -84,7 +83,7 @@ func answer(conn net.Conn, payload []byte) {
 	}
 }
 
-// Close ends the server and all its connections. Twice is harmless.
+// Close ends the server and all its connections. It may be called twice.
 func (s *Server) Close() {
 	s.listener.Close()
 	s.cancel()
@@ -94,7 +93,7 @@ func (s *Server) Close() {
 // Config describes the connections that a Generator opens.
 type Config struct {
 	PerSecond float64       // connections, evenly spaced
-	After     time.Duration // when the first is due, from Start: generators that share a rate take turns
+	After     time.Duration // time from Start to the first connection, so that generators that share a rate take turns
 	Bytes     int           // of each answer, 1 to MostBytes
 }
 
@@ -103,14 +102,14 @@ type DialFunc func(ctx context.Context, n int) (net.Conn, error)
 
 // Stats counts the connections so far, by their outcome.
 type Stats struct {
-	Seconds float64 `json:"seconds"` // since the first was due
-	Done    int     `json:"done"`    // had their whole answer
+	Seconds float64 `json:"seconds"` // since the first connection was due
+	Done    int     `json:"done"`    // connections with the whole answer
 	Failed  int     `json:"failed"`
-	// Missed were due when mostOpen were open, or when the generator was late.
+	// Missed is the number of connections that were not opened, because mostOpen were open or the generator was late.
 	Missed     int    `json:"missed"`
 	FirstError string `json:"first_error,omitempty"`
-	// One value for each connection that is done, microseconds: until it stood, from then to
-	// the answer's first byte, and from beginning to end.
+	// Times of each connection that is done, microseconds: until it is established, from then to the answer's first byte,
+	// and from beginning to end.
 	ConnectUs   []float64 `json:"connect_us"`
 	FirstByteUs []float64 `json:"first_byte_us"`
 	WholeUs     []float64 `json:"whole_us"`
@@ -167,8 +166,7 @@ func (g *Generator) run(ctx context.Context) {
 	}
 }
 
-// connectOnce opens the n-th connection and reads its answer. One that Close cuts short is
-// not counted.
+// connectOnce opens the n-th connection and reads its answer. A connection that Close interrupts is not counted.
 func (g *Generator) connectOnce(ctx context.Context, n int) {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -193,7 +191,8 @@ func (g *Generator) connectOnce(ctx context.Context, n int) {
 	})
 }
 
-// exchange is one connection.
+// exchange opens one connection, asks for an answer and reads it. It returns when the connection was established and
+// when the first byte came.
 func (g *Generator) exchange(ctx context.Context, n int) (connected, first time.Time, err error) {
 	conn, err := g.dial(ctx, n)
 	if err != nil {
@@ -236,7 +235,7 @@ func (g *Generator) Stats() Stats {
 	return s
 }
 
-// Close opens no more and ends those that are open. Twice is harmless.
+// Close stops opening connections and ends the open ones. It may be called twice.
 func (g *Generator) Close() {
 	g.cancel()
 	g.all.Wait()

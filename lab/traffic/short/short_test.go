@@ -12,10 +12,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
+// dialer returns a function that connects to an address.
 func dialer(to string) DialFunc {
 	return func(ctx context.Context, _ int) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", to) }
 }
 
+// TestConnectionsCarryTheirAnswer: each short connection gets its whole answer, and its times are recorded.
 func TestConnectionsCarryTheirAnswer(t *testing.T) {
 	s, err := Serve(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
@@ -45,12 +47,13 @@ func TestConnectionsCarryTheirAnswer(t *testing.T) {
 			t.Fatalf("connection %d took %g µs, of these %g and %g", i, whole, got.ConnectUs[i], got.FirstByteUs[i])
 		}
 	}
-	// More than that many a second were never asked for.
+	// No more than 500 connections a second were due.
 	if float64(got.Done+got.Missed) > 500*got.Seconds+2 {
 		t.Errorf("%d in %g s", got.Done, got.Seconds)
 	}
 }
 
+// TestFailuresAreCounted: connections that the server refuses count as failed.
 func TestFailuresAreCounted(t *testing.T) {
 	s, err := Serve(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
@@ -69,16 +72,17 @@ func TestFailuresAreCounted(t *testing.T) {
 	}
 }
 
+// TestImpossibleConfigs: a generator without a rate, or with answers of no bytes or too many, does not start.
 func TestImpossibleConfigs(t *testing.T) {
 	for _, cfg := range []Config{
 		{PerSecond: 0, Bytes: 1}, {PerSecond: 1, Bytes: 0}, {PerSecond: 1, Bytes: MostBytes + 1}} {
 		if _, err := Start(t.Context(), cfg, nil); err == nil {
-			t.Errorf("%+v was taken", cfg)
+			t.Errorf("%+v was accepted", cfg)
 		}
 	}
 }
 
-// TestTheFirstIsDueAfter: no connection is made before, and none missed for it.
+// TestTheFirstIsDueAfter: the first connection is made no earlier than Config.After.
 func TestTheFirstIsDueAfter(t *testing.T) {
 	s, err := Serve(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {

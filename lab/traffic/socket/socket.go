@@ -21,10 +21,10 @@ func Call(trap, a1, a2, a3, a4, a5, a6 uintptr) (int, unix.Errno) {
 	}
 }
 
-// SendSome writes what the socket takes at once; 0 when it is full.
+// SendSome writes as much as the socket takes without waiting. It returns 0 when the socket is full.
 func SendSome(fd int, b []byte) (int, error) { return SendSomeTo(fd, b, nil, 0) }
 
-// SendSomeTo is SendSome to a raw address of n bytes; nil is the socket's own peer.
+// SendSomeTo is SendSome to a raw address of n bytes. nil: the peer of the connected socket.
 func SendSomeTo(fd int, b []byte, addr *byte, n uint32) (int, error) {
 	sent, errno := Call(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 		uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(addr)), uintptr(n))
@@ -37,9 +37,9 @@ func SendSomeTo(fd int, b []byte, addr *byte, n uint32) (int, error) {
 	return 0, fmt.Errorf("sending: %w", errno)
 }
 
-// New returns a non-blocking socket of a kind, unix.SOCK_STREAM or SOCK_DGRAM, for the
-// family of addr in the calling thread's network namespace. One for datagrams sends none
-// that would be cut into fragments: those are another load.
+// New returns a non-blocking socket of a kind, unix.SOCK_STREAM or SOCK_DGRAM, for the family of addr in the calling
+// thread's network namespace. A socket for datagrams refuses those that would be cut into fragments, because fragments
+// are another load.
 func New(kind int, addr netip.Addr) (fd int, err error) {
 	family, level, option, value := unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO
 	if addr.Unmap().Is4() {
@@ -71,7 +71,7 @@ func ListenUDP(addr netip.AddrPort) (fd int, err error) {
 	return fd, nil
 }
 
-// Addr is a as system calls take it.
+// Addr returns an address in the form that system calls take.
 func Addr(a netip.AddrPort) unix.Sockaddr {
 	if ip := a.Addr().Unmap(); ip.Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: ip.As4()}

@@ -1,5 +1,5 @@
-// Package socket is what generators and probes are made of: threads of their own that
-// wait for many sockets, and sockets that never wait. Linux only.
+// Package socket has the parts of generators and probes: OS threads that wait for many sockets, and non-blocking
+// sockets. Linux only.
 package socket
 
 import (
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BellID is the id under which Wait reports the bell.
+// BellID is the id with which Wait reports the bell, an eventfd that ends the waiting of a Thread.
 const BellID = 0
 
 // Thread is an OS thread that waits for sockets, with a bell that ends its waiting.
@@ -47,8 +47,8 @@ func NewThread() (*Thread, error) {
 	return t, nil
 }
 
-// Start runs work on an OS thread of that name, which ends with work. Work ends soon after
-// Close or the end of ctx, because it looks at Stopping.
+// Start runs work on a new OS thread called name. The thread ends when work returns. work must return soon after Close
+// or the end of ctx: Stopping then returns true.
 func (t *Thread) Start(ctx context.Context, name string, work func()) {
 	t.done = make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { t.Close() })
@@ -153,5 +153,5 @@ func (t *Thread) Watch() *unix.PollFd { return &unix.PollFd{Fd: int32(t.epoll), 
 // Bell is the argument of Sleep that waits for the bell alone.
 func (t *Thread) Bell() *unix.PollFd { return &unix.PollFd{Fd: int32(t.bell), Events: unix.POLLIN} }
 
-// Hush makes the bell unreadable again, for a thread that goes on for a while.
+// Hush makes the bell unreadable again, so that a thread can wait although Close was called.
 func (t *Thread) Hush() { _, _ = unix.Read(t.bell, make([]byte, 8)) }

@@ -11,6 +11,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
+// The tests of this file send probes through a router and compare the times that sender, receiver and taps note. A tap
+// is an eBPF program at an interface that notes when frames pass.
+
 // chain is two hosts with a router between them.
 type chain struct {
 	client, router, server *netnstest.Space
@@ -19,7 +22,7 @@ type chain struct {
 
 var probesAt = netip.MustParseAddrPort("10.78.2.2:4242")
 
-// newChain makes a chain, whose probes pass the taps "in" and "out" of the router and "arrive".
+// newChain makes a chain. Its probes pass the taps "in" and "out" at the router and "arrive" at the server.
 func newChain(t *testing.T) chain {
 	t.Helper()
 	c := chain{client: netnstest.NewSpace(t), router: netnstest.NewSpace(t), server: netnstest.NewSpace(t)}
@@ -39,7 +42,7 @@ func newChain(t *testing.T) chain {
 	return c
 }
 
-// observed is what all ends of a run say.
+// observed has the readings of sender, receiver and all taps of a run.
 type observed struct {
 	sending   Sending
 	receiving Receiving
@@ -78,6 +81,7 @@ func (c chain) run(t *testing.T) (o observed) {
 	return o
 }
 
+// tap opens a tap at points of a host, for frames of the probes' length.
 func (c chain) tap(t *testing.T, s *netnstest.Space, points ...Point) (tap *Tap) {
 	t.Helper()
 	var err error
@@ -91,11 +95,12 @@ func (c chain) tap(t *testing.T, s *netnstest.Space, points ...Point) (tap *Tap)
 	return tap
 }
 
+// match puts together the times of each probe.
 func (c chain) match(o observed) Passages {
 	return Match(c.way, o.sending.Probes, o.receiving.Probes, o.events)
 }
 
-// TestProbesCrossARouter: each probe has all its times, in the order of its way.
+// TestProbesCrossARouter: each probe has all times, and they ascend from the sender to the receiver.
 func TestProbesCrossARouter(t *testing.T) {
 	c := newChain(t)
 	o := c.run(t)
@@ -138,6 +143,7 @@ table ip t { chain c { type filter hook forward priority 0; meta length 252 tcp 
 	}
 }
 
+// TestBadRuns: a run with a wrong field is not sent.
 func TestBadRuns(t *testing.T) {
 	good := Run{Number: 1, To: probesAt, Count: 1, Bytes: 200, Gap: time.Millisecond}
 	for name, spoil := range map[string]func(*Run){

@@ -9,8 +9,8 @@ import (
 
 // Distribution has the times of probes for one part of their way, µs. Percentiles are exact (nearest rank).
 type Distribution struct {
-	Count int     `json:"count"` // probes that it is of; without any, all else is 0
-	Min   float64 `json:"min"`   // µs, as the next ones
+	Count int     `json:"count"` // probes; if it is 0, all else is 0
+	Min   float64 `json:"min"`
 	Mean  float64 `json:"mean"`
 	Max   float64 `json:"max"`
 	P50   float64 `json:"p50"` // median
@@ -19,7 +19,7 @@ type Distribution struct {
 	Histogram [][2]int64 `json:"histogram,omitempty"`
 }
 
-// Buckets are those of the histograms: eight for each doubling of the time.
+// Buckets divide the times of histograms: eight buckets for each doubling of the time.
 const Buckets = scale.Scale(3)
 
 // Distribute describes times, ns, which it sorts.

@@ -22,24 +22,28 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// agreeUs is how far the times of two meters may be apart, median of a run, µs. Study 4's authors had found 4 µs for
-// theirs.
+// The tests of this file compare the times of probes, as this package notes them, with the times that perf and tcpdump
+// note for the same events.
+
+// agreeUs is the largest allowed difference between the times of two meters, µs, median of a run. The authors of study
+// 4 found 4 µs between their meters.
 const agreeUs = 5.0
 
-// comparedStamps is one of a probe's times, and the same by another meter.
+// comparedStamps compares one time of the probes with another meter's.
 type comparedStamps struct {
-	what  string
-	other []int64
-	ours  func(Passage) int64
+	what  string              // name of the time
+	other []int64             // the other meter's times, ns
+	ours  func(Passage) int64 // the same time of a probe, ns
 }
 
+// Times of a probe: at its tap i, and at its ends.
 func stopAt(i int) func(Passage) int64 { return func(p Passage) int64 { return p.StopNs[i] } }
 func writeTime(p Passage) int64        { return p.WriteNs }
 func queueTime(p Passage) int64        { return p.QueuedNs }
 func leaveTime(p Passage) int64        { return p.LeftNs }
 func read(p Passage) int64             { return p.ReadNs }
 
-// TestTracepoints holds each time of a probe against tracepoints, which perf records.
+// TestTracepoints compares each time of a probe with tracepoints, which perf records.
 func TestTracepoints(t *testing.T) {
 	c := newChain(t)
 	agree(t, func() (Passages, []comparedStamps) {
@@ -58,8 +62,8 @@ func TestTracepoints(t *testing.T) {
 	})
 }
 
-// TestTcpdump holds the times of frames against those of tcpdump. Its own work lies between its stamp of a frame that
-// leaves and the driver.
+// TestTcpdump compares the times of frames with those of tcpdump. tcpdump's own work lies between its stamp of an
+// outgoing frame and the driver.
 func TestTcpdump(t *testing.T) {
 	c := newChain(t)
 	agree(t, func() (Passages, []comparedStamps) {
@@ -77,11 +81,11 @@ func TestTcpdump(t *testing.T) {
 	})
 }
 
-// maxComparisons is how often the times are compared at most. Where other programs interrupt between one meter and the
-// other, they are apart; meters that differ by themselves do in each spell.
+// maxComparisons is the largest number of runs. If another program runs between the two meters' stamps, their times
+// differ in that run. Meters that really differ do so in every run.
 const maxComparisons = 15
 
-// agree has both meters observe runs until each pair of times has agreed in one of them.
+// agree makes both meters observe runs until each pair of times has agreed in one of them.
 func agree(t *testing.T, observe func() (Passages, []comparedStamps)) {
 	t.Helper()
 	best := map[string]float64{} // median, µs
@@ -90,7 +94,7 @@ func agree(t *testing.T, observe func() (Passages, []comparedStamps)) {
 		apart := 0
 		for _, of := range list {
 			median := math.Inf(1)
-			if len(m.List) >= m.Counts.Sent/2 { // else this spell says nothing
+			if len(m.List) >= m.Counts.Sent/2 { // otherwise too few probes of this run have times
 				median = of.apart(t, m)
 			}
 			if least, known := best[of.what]; !known || median < least {
@@ -116,7 +120,7 @@ func agree(t *testing.T, observe func() (Passages, []comparedStamps)) {
 	}
 }
 
-// apart is how far the times are apart, median of a run, µs.
+// apart returns the median difference between our times and the other meter's, µs.
 func (of comparedStamps) apart(t *testing.T, m Passages) float64 {
 	ours := make([]int64, len(m.List))
 	for i, p := range m.List {
@@ -131,7 +135,7 @@ func (of comparedStamps) apart(t *testing.T, m Passages) float64 {
 	return median
 }
 
-// nearest is how far each time is from the nearest of others, sorted; empty where there are none.
+// nearest returns the distance of each time to the nearest of the others, sorted; nil if there are no others.
 func nearest(times, others []int64) (apart []int64) {
 	slices.Sort(others)
 	for _, at := range times {
@@ -156,8 +160,8 @@ type perfRecord struct {
 	file string
 }
 
-// startPerf records the system calls and the frames of probes, on the clock of the probes' times. It records when
-// startPerf returns.
+// startPerf starts perf, which records the system calls and frames of probes with CLOCK_MONOTONIC times. When it
+// returns, perf is recording.
 func startPerf(t *testing.T, r Run) perfRecord {
 	t.Helper()
 	dir := t.TempDir()
@@ -204,7 +208,7 @@ func startPerf(t *testing.T, r Run) perfRecord {
 	return p
 }
 
-// line is what perf script prints of an event.
+// line matches a line of perf script: time, event and device.
 var line = regexp.MustCompile(`\s(\d+)\.(\d{9}): +\w+:(\w+): (?:dev=(\S+))?`)
 
 // stop ends the recording, and returns the times of events by their names, with those of devices.
@@ -237,7 +241,7 @@ type tcpdump struct {
 	file string // of what it prints
 }
 
-// startTcpdump captures on an interface; it does when startTcpdump returns.
+// startTcpdump starts tcpdump on an interface. When it returns, tcpdump is capturing.
 func startTcpdump(t *testing.T, s *netnstest.Space, ifname string) *tcpdump {
 	t.Helper()
 	d := &tcpdump{file: filepath.Join(t.TempDir(), "out")}
@@ -246,7 +250,7 @@ func startTcpdump(t *testing.T, s *netnstest.Space, ifname string) *tcpdump {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	// It takes frames in blocks: woken for each, it would have the CPU between its stamp and the tap's.
+	// tcpdump takes frames in blocks. If it were woken for each, it would have the CPU between its stamp and the tap's.
 	d.cmd = exec.Command("tcpdump", "-n", "-tt", "-l", "--time-stamp-precision", "nano", "-j", "host", "-i", ifname, "tcp")
 	d.cmd.Stdout = out
 	said, err := d.cmd.StderrPipe()

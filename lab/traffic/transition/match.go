@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Stop is a tap on the way of a run, in the order in which probes pass them.
+// Stop is a tap on the way of a run's probes.
 type Stop struct {
 	Tap string
 	// Inside is true if probes may pass inside a tunnel's packets.
 	Inside bool
 }
 
-// Way lists the places that the probes of a run pass.
+// Way lists the taps that the probes of a run pass, in their order.
 type Way struct {
 	Run   Run
 	Stops []Stop
@@ -32,22 +32,22 @@ type Passage struct {
 	StopNs []int64 // by the way's stops
 }
 
-// Passages are the probes of a run whose times are known, and the counts of all.
+// Passages has the probes of a run whose times are known, and the counts of all probes.
 type Passages struct {
 	List   []Passage
 	Counts Counts
 }
 
-// Counts says what became of the probes of a run. Resent and Lost ones have no times that mean anything and are left
-// out; each probe counts once.
+// Counts has the numbers of a run's probes by their fate. Each probe counts once. Resent and Lost probes have no useful
+// times, so they are not in the List of Passages.
 //
 //	Sent = len(List) + Resent + Lost
 type Counts struct {
 	Sent   int `json:"sent"`   // probes
-	Resent int `json:"resent"` // the connection sent segments again
-	Lost   int `json:"lost"`   // never read
-	// Unstamped probes have no stamp of the kernel's; Unmatched were not found at one of the taps, or not for certain.
-	// Their other parts count.
+	Resent int `json:"resent"` // probes whose segments the connection sent again
+	Lost   int `json:"lost"`   // probes that the receiver never read
+	// Unstamped probes lack a time stamp of the kernel. Unmatched probes were not found for certain at one of the taps.
+	// Both are in the List, and their other times count.
 	Unstamped int `json:"unstamped"`
 	Unmatched int `json:"unmatched"` // not found for certain at a tap
 }
@@ -94,7 +94,8 @@ func Match(w Way, s []Sent, r []Received, events []Event) Passages {
 	return out
 }
 
-// matcher has the times at each tap: of probes in the clear by number, of frames in a tunnel in their order.
+// matcher has the times at each tap. Those of probes in the clear are by the probe's number, those of a tunnel's
+// packets in their order.
 type matcher struct {
 	Way
 	clear map[string]map[uint32][]int64
@@ -135,8 +136,8 @@ type tunnelStay struct {
 	from, to int64
 }
 
-// tunnelStays are those of all probes, in the order in which they went in. One that was sent again has several, and one
-// that never came out stays to the end.
+// tunnelStays lists the stays of all probes in the tunnel, in the order in which they entered it. A probe that was sent
+// again has several stays. A probe that never came out stays until the end of the run.
 func (m *matcher) tunnelStays(s []Sent) (list []tunnelStay) {
 	var in, out string // the last tap before the tunnel, and the first behind it
 	first := slices.IndexFunc(m.Stops, m.isHidden)
@@ -168,7 +169,7 @@ func (m *matcher) tunnelStays(s []Sent) (list []tunnelStay) {
 	return list
 }
 
-// hiddenTimes are the times of probes at the stops inside the tunnel, by tap and number.
+// hiddenTimes returns the times of probes at the stops inside the tunnel, by tap and by the probe's number.
 func (m *matcher) hiddenTimes(s []Sent) map[string]map[uint32]int64 {
 	times := map[string]map[uint32]int64{}
 	if m.Outer == 0 {
@@ -194,8 +195,8 @@ func (m *matcher) hiddenTimes(s []Sent) map[string]map[uint32]int64 {
 	return times
 }
 
-// assign gives frames to probes in their order, where there are as many and each passed while its probe was in the
-// tunnel.
+// assign takes the i-th frame for that of the i-th probe. It does so only if there are as many frames as probes, and
+// each frame passed while its probe was in the tunnel.
 func assign(times map[uint32]int64, probes []tunnelStay, frames []int64) {
 	if len(frames) != len(probes) {
 		return
@@ -210,7 +211,7 @@ func assign(times map[uint32]int64, probes []tunnelStay, frames []int64) {
 	}
 }
 
-// momentsBetween are the moments of a sorted list from one on up to another.
+// momentsBetween returns the moments of a sorted list from one moment up to another.
 func momentsBetween(list []int64, from, to int64) []int64 {
 	first, _ := slices.BinarySearch(list, from)
 	last := len(list)
@@ -255,7 +256,8 @@ func Outer(w Way, s []Sent, events []Event) (int, error) {
 		"the tunnel's packets with probes have no length of their own: %d probes made %s", len(s), framesPerTap(count))
 }
 
-// mostCommonLength is the length that most frames have at all taps, and how many; and how many have the next.
+// mostCommonLength returns the length that most frames have, at all taps together, the number of these frames, and the
+// number of frames of the second most common length.
 func mostCommonLength(count map[string]map[int]int) (length, most, next int) {
 	everywhere := map[int]int{}
 	for _, at := range count {
@@ -277,7 +279,7 @@ func mostCommonLength(count map[string]map[int]int) (length, most, next int) {
 	return length, most, next
 }
 
-// framesPerTap lists what passed each tap.
+// framesPerTap describes the frames that passed each tap, for messages.
 func framesPerTap(count map[string]map[int]int) string {
 	var parts []string
 	for _, tap := range slices.Sorted(maps.Keys(count)) {

@@ -7,14 +7,17 @@ import (
 	"testing"
 )
 
-// tunnelled is a way through a tunnel whose packets with probes have 300 bytes.
+// A probe passes the stops of a way: "in" and "out" see the probe with its number, "enter" and "leave" see the outer
+// packet of the tunnel, by whose length and time Match finds the probe.
+
+// tunnelled is a way through a tunnel. Outer packets with a probe have 300 bytes.
 var tunnelled = Way{
 	Run:   Run{Number: 3, Bytes: 200},
 	Stops: []Stop{{"in", false}, {"enter", true}, {"leave", true}, {"out", false}},
 	Outer: 300,
 }
 
-// probeJourney is a probe that is written at a moment and passes a stop each 10 ns.
+// probeJourney returns what is recorded of probe n, which is written at a moment, ns, and passes a stop every 10 ns.
 func probeJourney(n uint32, at int64) (Sent, Received, []Event) {
 	return Sent{WriteNs: at, LeftNs: at + 5}, Received{Number: n, ReadNs: at + 50}, []Event{
 		{AtNs: at + 10, Tap: "in", Number: n, Run: 3, Bytes: 266}, {AtNs: at + 20, Tap: "enter", Bytes: 300},
@@ -22,12 +25,13 @@ func probeJourney(n uint32, at int64) (Sent, Received, []Event) {
 	}
 }
 
+// TestMatch changes the records of two probes, and checks what Match counts and when the first probe passed its stops.
 func TestMatch(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		spoil func(s []Sent, r *[]Received, e *[]Event)
 		want  Counts
-		stops []int64 // of the first probe in the list, after its writing; nil: not looked at
+		stops []int64 // of the first probe, ns after it was written, 0 where it was not found; nil: not checked
 	}{
 		{"as it should be", func([]Sent, *[]Received, *[]Event) {}, Counts{Sent: 2}, []int64{10, 20, 30, 40}},
 		{"another frame of that length at the same time", func(_ []Sent, _ *[]Received, e *[]Event) {
@@ -45,7 +49,7 @@ func TestMatch(t *testing.T) {
 		{"of another run", func(_ []Sent, _ *[]Received, e *[]Event) {
 			*e = append(*e, Event{AtNs: 1035, Tap: "out", Number: 1, Run: 2, Bytes: 266})
 		}, Counts{Sent: 2}, []int64{10, 20, 30, 40}},
-		{"sent again by its own word", func(s []Sent, _ *[]Received, _ *[]Event) { s[0].Resent = 1 },
+		{"sent again, as its sender says", func(s []Sent, _ *[]Received, _ *[]Event) { s[0].Resent = 1 },
 			Counts{Sent: 2, Resent: 1}, nil},
 		{"seen twice", func(_ []Sent, _ *[]Received, e *[]Event) {
 			*e = append(*e, Event{AtNs: 1011, Tap: "in", Number: 1, Run: 3, Bytes: 266})
@@ -104,7 +108,7 @@ func TestOverlap(t *testing.T) {
 	m := Match(tunnelled, s, r, missing)
 	for i, p := range m.List {
 		if p.StopNs[1] == 0 || p.StopNs[2] != 0 {
-			t.Errorf("probe %d: %v, want it found where all are, and not where one is missing", i+1, p.StopNs)
+			t.Errorf("probe %d: %v, want its time at \"enter\", and none at \"leave\", where one is missing", i+1, p.StopNs)
 		}
 	}
 	if m.Counts.Unmatched != 4 {
@@ -112,7 +116,8 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestLengthOfOuterPackets finds the length of packets among others, and refuses where none or several fit.
+// TestLengthOfOuterPackets: the length of outer packets is found among other packets. If no length fits or several do,
+// that is an error.
 func TestLengthOfOuterPackets(t *testing.T) {
 	build := func(extra func(at int64) []Event) (s []Sent, e []Event) {
 		for i := range 10 {
@@ -140,7 +145,9 @@ func TestLengthOfOuterPackets(t *testing.T) {
 	}
 }
 
-func TestTake(t *testing.T) {
+// TestCompleteProbes: completeProbes finds the probes of a TCP connection in what arrives, also where one arrives in
+// parts, and none in other data.
+func TestCompleteProbes(t *testing.T) {
 	probe := func(n byte) []byte {
 		b := make([]byte, 64)
 		copy(b, []byte{0x47, 0x57, 0x54, 0x52, 0, 0, 0, 9, 0, 0, 0, n, 0, 0, 0, 64})
@@ -165,6 +172,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// TestDistribute: the distribution of four times, ns, has them in µs, and its histogram counts each once.
 func TestDistribute(t *testing.T) {
 	d := Distribute([]int64{3000, 1000, 2000, 10_000})
 	if d.Count != 4 || d.Min != 1 || d.Max != 10 || d.Mean != 4 || d.P50 != 2 || d.P99 != 10 {

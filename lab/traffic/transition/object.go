@@ -2,11 +2,13 @@ package transition
 
 import "github.com/gateweigh/gateweigh/lab/layout"
 
-// CheckObject reports what is wrong with the program that this program carries for its architecture.
+// CheckObject reports what is wrong with the eBPF object embedded in this binary: it has another byte order than this
+// machine, or a program without instructions.
 func CheckObject() error {
 	spec, err := loadPrograms()
 	if err != nil {
 		return err
 	}
-	return layout.Check(spec, nil) // the type of its events is generated with the program
+	// No map's values need a comparison with a Go type: bpf2go generates the type of events from the C source.
+	return layout.Check(spec, nil)
 }

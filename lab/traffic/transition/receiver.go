@@ -22,7 +22,7 @@ type Receiver struct {
 	stop     context.CancelFunc
 	ended    chan struct{}
 
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	got map[uint32]*Receiving
 }
 
@@ -52,7 +52,7 @@ func Receive(ctx context.Context, addr netip.AddrPort, setup func() error) (*Rec
 	return r, nil
 }
 
-// Close ends the receiver. Twice is harmless.
+// Close ends the receiver. It may be called twice.
 func (r *Receiver) Close() {
 	r.stop()
 	<-r.ended
@@ -65,7 +65,7 @@ type Receiving struct {
 	Over   bool       `json:"over"`    // the connection has ended: no further probes come
 }
 
-// Take returns what has come of a run so far, and forgets it when the run is over.
+// Take returns the probes of a run that were read so far. It forgets the run when it is over.
 func (r *Receiver) Take(run uint32) Receiving {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +79,7 @@ func (r *Receiver) Take(run uint32) Receiving {
 	return Receiving{slices.Clone(at.Probes), at.WaitNs, at.Over}
 }
 
-// addRead adds what a read has brought.
+// addRead adds the probes that a read has completed.
 func (r *Receiver) addRead(run uint32, list []Received, waitNs int64, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +152,7 @@ func (c *connection) completeProbes(data []byte, readNs int64) (run uint32, list
 	c.pending = append(c.pending, data...)
 	for len(c.pending) >= head {
 		if binary.BigEndian.Uint32(c.pending) != magic {
-			c.pending = nil // not a sender of ours
+			c.pending = nil // the stream is not that of a sender of probes
 			break
 		}
 		c.run, c.bytes = binary.BigEndian.Uint32(c.pending[4:]), int(binary.BigEndian.Uint32(c.pending[12:]))

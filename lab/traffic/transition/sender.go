@@ -152,7 +152,7 @@ func (s *sender) send(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if resent != now { // this probe, or one before whose acknowledgement was late
+		if resent != now { // this probe was sent again, or an earlier one whose acknowledgement was late
 			s.noteRetransmits(now - resent)
 			resent = now
 		}
@@ -199,8 +199,8 @@ func (s *sender) resent() (int, error) {
 	return int(info.Total_retrans), nil
 }
 
-// stamp reads the kernel's stamps until the last probe has all of its own, or some time is over: what is held up
-// gets them later.
+// stamp reads the kernel's stamps until the last probe has all of its stamps, or the time wait is over. A probe that is
+// held up gets its stamps at a later call.
 func (s *sender) stamp(wait time.Duration) error {
 	var buf [512]byte
 	last := &s.probes[len(s.probes)-1]

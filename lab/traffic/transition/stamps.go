@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveError is recvmsg(2) from a socket's error queue. It returns the control messages; the data are those that
-// were sent, and of no use.
+// receiveError is recvmsg(2) from a socket's error queue. It returns the control messages, and drops the data, which
+// are a copy of the sent bytes.
 func receiveError(fd int, control []byte) ([]byte, error) {
 	var msg unix.Msghdr
 	msg.Control = &control[0]
@@ -24,8 +24,9 @@ func receiveError(fd int, control []byte) ([]byte, error) {
 	return control[:msg.Controllen], nil
 }
 
-// parseStamp reads the time that the kernel stamped, and of sent bytes where that was and which byte it was:
-// struct scm_timestamping and sock_extended_err (include/uapi/linux/errqueue.h).
+// parseStamp reads a time stamp of the kernel from control messages (struct scm_timestamping). For sent bytes it also
+// returns where they were stamped (kind) and the number of the last byte in the stream (id, both from struct
+// sock_extended_err, include/uapi/linux/errqueue.h).
 func parseStamp(control []byte) (stamp unix.Timespec, kind int, id uint32) {
 	kind = -1
 	list, err := unix.ParseSocketControlMessage(control)
@@ -49,7 +50,8 @@ func parseStamp(control []byte) (stamp unix.Timespec, kind int, id uint32) {
 	return stamp, kind, id
 }
 
-// runQueueWait is the run-queue wait of the calling thread so far, ns; 0 where the kernel does not say.
+// runQueueWait returns how long the calling thread has waited for a CPU so far, ns. It is 0 where the kernel does not
+// count that.
 func runQueueWait() int64 {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/schedstat", unix.Gettid()))
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/hook"
 )
 
-// Point is an interface at which frames are noted that pass it one way.
+// Point is a place of a tap: an interface, and the direction in which frames pass it.
 type Point struct {
 	Name      string `json:"name"` // of the tap
 	Interface string `json:"interface"`
-	Egress    bool   `json:"egress,omitempty"` // frames that leave; else those that come
+	Egress    bool   `json:"egress,omitempty"` // true: frames that leave by the interface; false: frames that arrive
 }
 
 // MaxFrame is the longest frame that taps know, with the Ethernet header.
@@ -29,11 +29,11 @@ type Tap struct {
 	attachments []hook.Attachment
 	names       map[uint32]string // by interface
 	reader      *ringbuf.Reader
-	lost        uint64 // at the reading before
+	lost        uint64 // number of lost events at the last Read
 }
 
-// OpenTap puts taps at interfaces of the calling thread's network namespace, each at another one. They note nothing
-// until Want says what.
+// OpenTap puts taps at interfaces of the calling thread's network namespace, at most one at each. They note nothing
+// until Want is called.
 func OpenTap(points []Point) (*Tap, error) {
 	t := &Tap{names: map[uint32]string{}}
 	if err := t.open(points); err != nil {
@@ -69,7 +69,7 @@ func (t *Tap) open(points []Point) (err error) {
 	return nil
 }
 
-// Want has frames of the given lengths noted, and no others.
+// Want makes the taps note frames of these lengths, and no others.
 func (t *Tap) Want(lengths []int) error {
 	var wanted [MaxFrame + 1]uint8
 	for _, n := range lengths {
@@ -81,7 +81,7 @@ func (t *Tap) Want(lengths []int) error {
 	return t.objs.Wanted.Set(wanted)
 }
 
-// Read returns what was noted since the reading before. That some found no room is an error.
+// Read returns the events since the last Read. It returns an error if events were lost because their buffer was full.
 func (t *Tap) Read() (list []Event, err error) {
 	var record ringbuf.Record
 	for {
@@ -107,7 +107,7 @@ func (t *Tap) Read() (list []Event, err error) {
 	return list, nil
 }
 
-// Close takes the taps away. Twice is harmless.
+// Close removes the taps. It may be called twice.
 func (t *Tap) Close() error {
 	var errs []error
 	for _, attachment := range t.attachments {

@@ -7,7 +7,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
-// frame is an Ethernet frame with a probe over IPv4 and TCP, without options.
+// frame returns an Ethernet frame with a probe of run 7 over IPv4 and TCP, without options: a number, and bytes of
+// payload.
 func frame(number uint32, bytes int) []byte {
 	b := make([]byte, 14+20+20+bytes)
 	b[12], b[13] = 8, 0
@@ -19,7 +20,7 @@ func frame(number uint32, bytes int) []byte {
 	return b
 }
 
-// openLoose opens a tap without interfaces.
+// openLoose opens a tap at no interface, for frames of the given lengths. The test runs its program by hand.
 func openLoose(t testing.TB, lengths ...int) *Tap {
 	t.Helper()
 	netnstest.NewSpace(t) // skips without root
@@ -34,6 +35,8 @@ func openLoose(t testing.TB, lengths ...int) *Tap {
 	return tap
 }
 
+// TestTapProgram: the tap notes frames of the wanted lengths, with number and run if they carry a probe in the clear.
+// It passes all frames on.
 func TestTapProgram(t *testing.T) {
 	tap := openLoose(t, 254, 300)
 	other := frame(3, 200)
@@ -65,6 +68,7 @@ func TestTapProgram(t *testing.T) {
 	}
 }
 
+// TestTapRefuses: a length beyond MaxFrame, and an interface that does not exist, are errors.
 func TestTapRefuses(t *testing.T) {
 	tap := openLoose(t)
 	if tap.Want([]int{MaxFrame + 1}) == nil {
@@ -78,7 +82,7 @@ func TestTapRefuses(t *testing.T) {
 	}
 }
 
-// BenchmarkTap is what a frame costs that is noted, and one that is not.
+// BenchmarkTap measures the program's time for a frame that is noted, and for one that is not.
 func BenchmarkTap(b *testing.B) {
 	tap := openLoose(b, 254)
 	for name, data := range map[string][]byte{"probe": frame(1, 200), "other": frame(1, 1400)} {

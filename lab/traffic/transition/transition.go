@@ -37,7 +37,7 @@ type Run struct {
 	To     netip.AddrPort `json:"to"`
 	Count  int            `json:"count"`
 	Bytes  int            `json:"bytes"` // payload of each
-	// Gap is between two probes, on average: each is up to a quarter shorter or longer, so that probes do not keep
+	// Gap is the mean time between two probes. Each gap is up to a quarter shorter or longer, so that probes do not keep
 	// step with other traffic.
 	Gap  time.Duration `json:"gap"`
 	Seed uint64        `json:"seed,omitempty"`

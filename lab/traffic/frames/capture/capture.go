@@ -1,5 +1,6 @@
-// Package capture reads the sizes and times of captured frames from pcap and pcapng. The general decoders register
-// every protocol they know, megabytes of an agent; this one looks at no packet's bytes.
+// Package capture reads the sizes and times of captured frames from pcap and pcapng files. It does not read the
+// packets' bytes. General decoders such as gopacket register every protocol that they know, which would add megabytes
+// to an agent.
 package capture
 
 import (
@@ -18,9 +19,9 @@ import (
 // pcapng begins with a section header.
 var pcapng = []byte{0x0a, 0x0d, 0x0d, 0x0a}
 
-// Read reads sizes and times of a capture's frames, from pcap or pcapng, also compressed by gzip. Sizes
-// are those on the link without FCS, whatever the capture kept of them, also where it says that its lengths
-// count the FCS. name is the file's, for messages.
+// Read reads sizes and times of a capture's frames, from pcap or pcapng, also compressed by gzip. Sizes are those on
+// the link without FCS, however many bytes of a frame the capture kept. If the file says that its lengths include the
+// FCS, Read subtracts it. name is the file's name in messages.
 func Read(r io.Reader, name string) (*frames.Trace, error) {
 	next, err := openCapture(r)
 	if err != nil {
@@ -48,7 +49,7 @@ func Read(r io.Reader, name string) (*frames.Trace, error) {
 // Count describes the contents of a capture.
 type Count struct {
 	Frames int64         `json:"frames"`
-	Sizes  map[int]int64 `json:"sizes"` // frames by their bytes on the link without FCS, whatever the capture kept of them
+	Sizes  map[int]int64 `json:"sizes"` // number of frames by their bytes on the link without FCS
 	Cut    bool          `json:"cut"`   // the file ends in the middle of a frame, which is not counted
 }
 
@@ -75,7 +76,7 @@ func CountSizes(r io.Reader) (Count, error) {
 	}
 }
 
-// tooShortError says that a file ends too early.
+// tooShortError returns an error that says that the file ends too early, if err is an end of the file.
 func tooShortError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the file ends in the middle: copy it again, or cut it with editcap or tcpdump -r")
@@ -90,12 +91,14 @@ type packet struct {
 	link  uint32 // kind of link that it was captured from
 }
 
-// Kinds of links, as far as messages name them (the registry of tcpdump's link types).
+// ethernet is the link type of Ethernet (tcpdump's registry of link types).
 const ethernet = 1
 
+// links are names of other link types for messages.
 var links = map[uint32]string{
 	0: "loopback", 101: "Raw, packets without frames", 113: "Linux cooked", 127: "radiotap", 276: "Linux cooked"}
 
+// addTo adds the packet to a trace; it is an error if its link is not Ethernet.
 func (p packet) addTo(t *frames.Trace) error {
 	if p.link != ethernet {
 		return fmt.Errorf(
@@ -108,6 +111,7 @@ func (p packet) addTo(t *frames.Trace) error {
 // the middle of a packet.
 type nextFunc func() (packet, error)
 
+// openCapture recognises the file's format and returns a function that reads its packets.
 func openCapture(r io.Reader) (nextFunc, error) {
 	b := bufio.NewReader(r)
 	if magic, err := b.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
@@ -139,7 +143,7 @@ func discard(r *bufio.Reader, n int) error {
 	return insideError(err)
 }
 
-// insideError says of an end of the file that it is in the middle of something.
+// insideError turns an end of the file into io.ErrUnexpectedEOF, because it is in the middle of a block.
 func insideError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -147,12 +151,13 @@ func insideError(err error) error {
 	return err
 }
 
-// mostKept bounds what a capture keeps of a packet: no link's are longer, and damaged files are noticed.
+// mostKept is the largest length of a packet or block, bytes. Larger ones are a sign of a damaged file.
 const mostKept = 1 << 26
 
-// withoutFCS is a packet's length less the bytes of the frame check sequence in it.
+// withoutFCS returns a packet's length without the fcs bytes of its frame check sequence.
 func withoutFCS(bytes uint32, fcs int) int { return max(0, int(bytes)-fcs) }
 
+// checkLengths refuses a packet if its length (bytes), or the number of its bytes in the file (kept), exceeds mostKept.
 func checkLengths(kept, bytes uint32) error {
 	if kept > mostKept || bytes > mostKept {
 		return fmt.Errorf("it has %d bytes, of which %d were kept: the file is damaged", bytes, kept)

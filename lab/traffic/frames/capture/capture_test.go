@@ -18,18 +18,24 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/capture"
 )
 
-// packet is one of a capture: its bytes on the link, of which the capture has kept some.
+// The tests of this file read captures that gopacket has written, and play them: a plan (planFrames) sends frames with
+// the sizes and gaps of a capture. Frames shorter than 60 bytes are padded to 60.
+
+// packet is one packet of a capture.
 type packet struct {
-	bytes, kept int
-	at          time.Duration
+	bytes int           // length on the link
+	kept  int           // bytes that the capture has kept
+	at    time.Duration // time since captureStart
 }
 
 var captureStart = time.Unix(1_700_000_000, 0)
 
+// info returns the packet in the form that gopacket writes.
 func (p packet) info() (gopacket.CaptureInfo, []byte) {
 	return gopacket.CaptureInfo{Timestamp: captureStart.Add(p.at), CaptureLength: p.kept, Length: p.bytes}, make([]byte, p.kept)
 }
 
+// pcapOf returns a pcap file with packets of a link type.
 func pcapOf(t testing.TB, link layers.LinkType, packets ...packet) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -46,6 +52,7 @@ func pcapOf(t testing.TB, link layers.LinkType, packets ...packet) []byte {
 	return b.Bytes()
 }
 
+// pcapngOf returns a pcapng file with packets of a link type.
 func pcapngOf(t testing.TB, link layers.LinkType, packets ...packet) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -77,7 +84,7 @@ func gzipped(t testing.TB, data []byte) []byte {
 	return b.Bytes()
 }
 
-// planFrames are the frames of a plan of up to 200.
+// planFrames returns the frames of a plan, at most 200.
 func planFrames(t testing.TB, cfg frames.Config) []frames.Frame {
 	t.Helper()
 	p, err := frames.NewPlan(cfg)
@@ -88,10 +95,13 @@ func planFrames(t testing.TB, cfg frames.Config) []frames.Frame {
 	return batch[:p.Fill(batch)]
 }
 
+// frameAt returns the frame of a plan with a size and the time at which it is due, ns.
 func frameAt(bytes uint16, ns int64) frames.Frame { return frames.Frame{Bytes: bytes, Due: ns} }
 
 var captured = []packet{{54, 54, 0}, {1514, 68, 1000}, {590, 68, 1500}, {60, 60, 4000}}
 
+// TestCountSizes: frames are counted by their size, also in a file that ends in the middle of a frame, which is not
+// counted. A file that is no capture is an error.
 func TestCountSizes(t *testing.T) {
 	ng, old := pcapngOf(t, layers.LinkTypeEthernet, captured...), pcapOf(t, layers.LinkTypeEthernet, append(captured, packet{60, 60, 5000})...)
 	first := map[int]int64{54: 1, 1514: 1, 590: 1, 60: 1}
@@ -117,6 +127,8 @@ func TestCountSizes(t *testing.T) {
 	}
 }
 
+// TestTraceIsPlayedAsCaptured: a plan has the sizes and gaps of a capture, from its beginning again and again, also at
+// another speed or with other sizes. A link that is too slow for it is refused.
 func TestTraceIsPlayedAsCaptured(t *testing.T) {
 	sixty, err := frames.Named("60")
 	if err != nil {
@@ -153,6 +165,7 @@ func TestTraceIsPlayedAsCaptured(t *testing.T) {
 	}
 }
 
+// TestTraceOutOfOrderStillHasSizes: a capture with a packet earlier than the one before it has sizes, but no gaps.
 func TestTraceOutOfOrderStillHasSizes(t *testing.T) {
 	tr, err := capture.Read(bytes.NewReader(pcapOf(t, layers.LinkTypeEthernet, packet{60, 60, 2000}, packet{70, 70, 1000}, packet{80, 80, 3000})), "x")
 	if err != nil {
@@ -167,13 +180,14 @@ func TestTraceOutOfOrderStillHasSizes(t *testing.T) {
 	}
 }
 
+// TestBadCaptures: the error of a capture that cannot be read names the file, the packet and the reason.
 func TestBadCaptures(t *testing.T) {
 	whole, ng := pcapOf(t, layers.LinkTypeEthernet, captured...), pcapngOf(t, layers.LinkTypeEthernet, captured...)
 	short := func(p packet) []byte { return pcapOf(t, layers.LinkTypeEthernet, captured[1], p) }
 	for _, tt := range []struct {
 		name string
 		data []byte
-		want []string
+		want []string // parts of the error, besides the file's name
 	}{
 		{"empty file", nil, []string{"empty"}},
 		{"no capture", []byte("bytes,weight\n60,1\n and so on, and so on"), []string{"no pcap"}},
@@ -227,7 +241,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestRareCaptureFormats: big-endian files, times in microseconds, units of two, blocks without a time.
+// TestRareCaptureFormats: old is a big-endian pcap file with times in microseconds. ng is a big-endian pcapng file
+// whose times are in units of 2⁻¹⁰ s, with blocks of several kinds. Each has two frames, of 70 and 80 bytes.
 func TestRareCaptureFormats(t *testing.T) {
 	old := []byte("\xa1\xb2\xc3\xd4\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x10\x00\x00\x01" + // FCS flags above the link's type
 		"\x00\x00\x00\x01\x00\x00\x00\x05\x00\x00\x00\x02\x00\x00\x00\x46ab" +

@@ -9,8 +9,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/capture"
 )
 
-// TestSizesAreWithoutFCS: captures that say that their lengths count the frame check sequence give the sizes that
-// others give.
+// TestSizesAreWithoutFCS: a capture can say that its lengths include the frame check sequence (FCS) of each frame,
+// mostly 4 bytes. Sizes are then without it. A pcap file says so in the upper bits of its link type, a pcapng file in
+// an option of the interface (if_fcslen) or in the flags of a packet.
 func TestSizesAreWithoutFCS(t *testing.T) {
 	without := map[int]int64{60: 1, 590: 1, 1514: 2}
 	with := map[int]int64{64: 1, 594: 1, 1518: 2}
@@ -52,7 +53,7 @@ func TestSizesAreWithoutFCS(t *testing.T) {
 	}
 }
 
-// pcapWithLinkField is a pcap file whose field of the link's type is as given, of packets of these lengths.
+// pcapWithLinkField returns a pcap file with the given link type field, and packets of the given lengths.
 func pcapWithLinkField(order binary.AppendByteOrder, link uint32, lengths []uint32) []byte {
 	b := order.AppendUint32(nil, 0xa1b2c3d4)
 	b = order.AppendUint16(order.AppendUint16(b, 2), 4)
@@ -68,8 +69,8 @@ func pcapWithLinkField(order binary.AppendByteOrder, link uint32, lengths []uint
 	return b
 }
 
-// pcapngSaying is a pcapng file whose interface has the option if_fcslen, none where it is negative, and whose packets
-// have flags, none where they are 0.
+// pcapngSaying returns a pcapng file with packets of the given lengths. Its interface has the option if_fcslen with the
+// value fcs, unless that is negative. Its packets have flags, unless these are 0.
 func pcapngSaying(order binary.AppendByteOrder, fcs int, flags uint32, lengths []uint32) []byte {
 	block := func(kind uint32, body []byte) []byte {
 		b := order.AppendUint32(order.AppendUint32(nil, kind), uint32(12+len(body)))

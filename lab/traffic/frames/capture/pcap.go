@@ -18,13 +18,13 @@ const (
 type pcapReader struct {
 	r     *bufio.Reader
 	order binary.ByteOrder
-	unit  time.Duration // of the second half of times
+	unit  time.Duration // of the part of times below a second: microseconds or nanoseconds
 	link  uint32
 	fcs   int // bytes of the frame check sequence that each packet's lengths count
 	sizes lengthOrder
 }
 
-// The field of the link's type: its upper bits say how long the frame check sequence is, where they say so at all
+// Bits of the link type field. If fcsKnown is set, the upper bits say how long the frame check sequence is
 // (draft-ietf-opsawg-pcap, "Additional information").
 const (
 	linkKind = 0xffff
@@ -33,6 +33,7 @@ const (
 	fcsUnit  = 2
 )
 
+// openPcap reads the file's header.
 func openPcap(r *bufio.Reader) (*pcapReader, error) {
 	p := &pcapReader{r: r}
 	magic, err := r.Peek(4)

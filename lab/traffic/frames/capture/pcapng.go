@@ -44,7 +44,7 @@ type ngInterface struct {
 	snap      uint32
 	perSecond uint64
 	offset    int64 // s
-	fcs       int   // bytes of the frame check sequence that lengths count, where the packet does not say
+	fcs       int   // bytes of the frame check sequence in lengths, if a packet's flags do not say
 }
 
 func (g *ngReader) next() (packet, error) {
@@ -160,8 +160,9 @@ func (g *ngReader) options(rest []byte, fn func(code uint16, value []byte) error
 	return nil
 }
 
-// fcsBytes is the length of an interface's frame check sequence. The format counts it in bits, and its own example is
-// 4, by which programs write bytes: no sequence is shorter than 8 bits, and none longer than 7 bytes.
+// fcsBytes returns the length of an interface's frame check sequence in bytes. The format defines the option in bits,
+// but its example is the value 4, so some programs write bytes. No sequence is shorter than 8 bits or longer than 7
+// bytes, so values below 8 are bytes.
 func fcsBytes(length byte) int {
 	if length >= 8 {
 		return int(length) / 8
@@ -229,8 +230,8 @@ func (g *ngReader) packet(kind uint32, body int) (p packet, err error) {
 	return p, err
 }
 
-// packetFCS passes over the rest of a packet's block, of which kept bytes are the packet's, and returns how long a
-// frame check sequence its flags name; 0: they name none.
+// packetFCS skips the rest of a packet's block: the kept bytes of the packet and its options. It returns the length of
+// the frame check sequence that the packet's flags name; 0 if they name none.
 func (g *ngReader) packetFCS(kept, rest int) (fcs int, err error) {
 	padded := (kept + 3) / 4 * 4
 	options := rest - padded - 4
@@ -253,7 +254,7 @@ func (g *ngReader) packetFCS(kept, rest int) (fcs int, err error) {
 	return fcs, errors.Join(err, discard(g.r, 4))
 }
 
-// time is a packet's.
+// time converts a packet's time, in the interface's units, to a time.Time.
 func (i ngInterface) time(units uint64) time.Time {
 	seconds, rest := units/i.perSecond, units%i.perSecond
 	hi, lo := bits.Mul64(rest, 1e9)

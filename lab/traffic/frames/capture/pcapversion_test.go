@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/capture"
 )
 
-// versioned is a pcap of a version, with the given pairs of lengths in its packets' headers.
+// versioned returns a pcap file of a version, with the given pairs of lengths in its packets' headers.
 func versioned(order binary.AppendByteOrder, major, minor uint16, lengths ...[2]uint32) []byte {
 	b := order.AppendUint32(nil, 0xa1b2c3d4)
 	b = order.AppendUint16(order.AppendUint16(b, major), minor)
@@ -25,13 +25,14 @@ func versioned(order binary.AppendByteOrder, major, minor uint16, lengths ...[2]
 			b = order.AppendUint32(b, field)
 		}
 		frame := make([]byte, min(pair[0], pair[1]))
-		frame[12] = 0x08 // of IPv4: tcpdump shows such frames' lengths
+		frame[12] = 0x08 // EtherType IPv4: tcpdump shows the length of such frames
 		b = append(b, frame...)
 	}
 	return b
 }
 
-// TestOlderVersions: the lengths of packets stand the other way round in old files. tcpdump reads the same.
+// TestOlderVersions: a packet's header has two lengths, the kept bytes and the bytes on the link. Old versions of pcap
+// have them in the other order (then) than new ones (now). tcpdump reads the same lengths.
 func TestOlderVersions(t *testing.T) {
 	cut := capture.Count{Frames: 2, Sizes: map[int]int64{1514: 1, 60: 1}}
 	now, then := [2]uint32{68, 1514}, [2]uint32{1514, 68}

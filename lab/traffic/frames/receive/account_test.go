@@ -13,14 +13,21 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// model accounts for a stream in the obvious way.
+// The tests of this file compare the counts of the receiving eBPF program with those of a simple model in Go. bench is
+// a receiver without an interface, whose program the test runs by hand on frames. A frame has a stamp: stream, number
+// and sending time.
+
+// model counts the frames of one stream in a simple way.
 type model struct {
-	came                               map[uint64]bool
-	next                               uint64
-	frames, bytes, duplicates, reorder uint64
-	jitter, transit                    float64
+	came            map[uint64]bool // numbers that have arrived
+	next            uint64          // one more than the highest number
+	frames, bytes   uint64          // with duplicates
+	duplicates      uint64
+	reorder         uint64  // frames that arrived after one with a higher number
+	jitter, transit float64 // RFC 3550's jitter, and the delay of the last frame, ns
 }
 
+// take counts a frame.
 func (m *model) take(number uint64, bytes int, transit float64) {
 	m.frames++
 	m.bytes += uint64(bytes)
@@ -40,6 +47,7 @@ func (m *model) take(number uint64, bytes int, transit float64) {
 	}
 }
 
+// check compares the counts of the program for a stream with the model's.
 func (m *model) check(t interface{ Errorf(string, ...any) }, which int, s Stream) {
 	if s.Frames != m.frames || s.Bytes != m.bytes || s.Duplicates != m.duplicates || s.Reordered != m.reorder ||
 		s.Distinct() != uint64(len(m.came)) || s.Missing != m.next-uint64(len(m.came)) {
@@ -47,7 +55,7 @@ func (m *model) check(t interface{ Errorf(string, ...any) }, which int, s Stream
 	}
 }
 
-// TestAccountsAreThoseOfTheModel delivers frames in any order, some of them again, some never.
+// TestAccountsAreThoseOfTheModel: the program counts frames in any order, with duplicates and gaps, as the model does.
 func TestAccountsAreThoseOfTheModel(t *testing.T) {
 	const streams, numbers = 3, 200
 	r := bench(t, Config{Streams: streams, FramesPerStream: numbers})
@@ -84,7 +92,8 @@ func TestAccountsAreThoseOfTheModel(t *testing.T) {
 	})
 }
 
-// injectedFaults has a link lose, repeat and reorder frames at known places, before a Reset and after.
+// injectedFaults sends frames over a link, some never, some twice and some after the next, at known places. The counts
+// must tell these apart. It does so twice, with a Reset between.
 func injectedFaults(t *testing.T, p labtest.Pair) {
 	r := open(t, p.Server, Config{})
 	s := newSender(t, p.Client, "gwt0")
@@ -130,7 +139,8 @@ func injectedFaults(t *testing.T, p labtest.Pair) {
 	}
 }
 
-// TestSeveralCPUsAtOnce runs the program on all CPUs over frames of the same streams.
+// TestSeveralCPUsAtOnce: the program counts exactly if it runs on several CPUs at the same time, with frames of the
+// same streams.
 func TestSeveralCPUsAtOnce(t *testing.T) {
 	const threads, each, streams = 4, 5000, 2
 	r := bench(t, Config{Streams: streams, FramesPerStream: threads * each})
@@ -138,7 +148,7 @@ func TestSeveralCPUsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range threads {
 		wg.Go(func() {
-			for k := range each { // every tenth of them comes from the next thread too
+			for k := range each { // the next thread delivers every tenth frame a second time
 				for copies := range 1 + (k%10)/9 {
 					number := uint64(k*threads + (i+copies)%threads)
 					f := frame(60+k%3, frames.Stamp{Stream: uint16(k % streams), Number: number})
@@ -169,7 +179,8 @@ func TestSeveralCPUsAtOnce(t *testing.T) {
 	}
 }
 
-// TestDelays stamps frames so long ago that what the machine adds is small beside it.
+// TestDelays: delays and jitter of frames whose stamps say that they left 100 s ago and more. The machine's own delay
+// is small in comparison.
 func TestDelays(t *testing.T) {
 	const second = 1e9
 	r := bench(t, Config{Streams: 2})
@@ -200,7 +211,7 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// TestQuantiles holds delays by the program's count against sorted values.
+// TestQuantiles compares delays by the program's histogram with sorted values.
 func TestQuantiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Uint64Range(0, 1<<rapid.IntRange(1, 41).Draw(t, "bits")-1), 1, 100).Draw(t, "delays")
@@ -221,6 +232,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
+// TestDelaysSinceAReading: Since subtracts the counts of an earlier reading, and changes neither reading.
 func TestDelaysSinceAReading(t *testing.T) {
 	before, now := Delay{Frames: 6, SumNs: 22, counts: make([]uint64, buckets)},
 		Delay{Frames: 11, SumNs: 163, MinNs: 3, MaxNs: 60, counts: make([]uint64, buckets)}

@@ -12,8 +12,8 @@ const (
 	buckets    = len(programsCpu{}.Delays)
 )
 
-// Delay is the distribution of one-way delays: count, sum, least and greatest are exact, what lies between
-// them is counted in buckets no wider than 1/64 of their delays.
+// Delay is the distribution of one-way delays. Count, sum, least and greatest are exact. Quantiles come from buckets
+// that are no wider than 1/64 of their delays.
 type Delay struct {
 	Frames       uint64
 	SumNs        uint64
@@ -21,6 +21,7 @@ type Delay struct {
 	counts       []uint64 // by the places of delayScale; never changed, as copies share it
 }
 
+// include adds delays with a number of frames, a sum, a least and a greatest value.
 func (d *Delay) include(frames, sum, least, greatest uint64) {
 	if d.Frames == 0 || least < d.MinNs {
 		d.MinNs = least
@@ -48,12 +49,13 @@ func (d Delay) QuantileNs(q float64) float64 {
 	return min(max(middle, float64(d.MinNs)), float64(d.MaxNs))
 }
 
-// Since is the distribution of what was counted after an earlier reading; least and greatest are those of all.
+// Since returns the delays that were counted after an earlier reading. Least and greatest are still those of all
+// frames.
 func (d Delay) Since(before Delay) Delay {
 	d.Frames -= before.Frames
 	d.SumNs -= before.SumNs
 	d.counts = slices.Clone(d.counts)
-	for place, n := range before.counts { // none: there was no reading
+	for place, n := range before.counts { // before.counts is nil if there was no reading
 		d.counts[place] -= n
 	}
 	return d

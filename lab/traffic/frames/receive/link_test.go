@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -22,24 +23,31 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// receiveOnEnv names the interface on which the test binary, run again, receives until it is killed.
+// The tests of this file send frames over a link and receive them with the eBPF program at its other end. One link,
+// gwt0 (client) to gwt1 (server), serves all of them (TestReceiverOnLink). clsact means that the program is attached as
+// on kernels before 6.6.
+
+// receiveOnEnv is an environment variable with an interface. With it the test binary receives there until it is killed.
 const receiveOnEnv = "GATEWEIGH_TEST_RECEIVE_ON"
 
+// TestMain makes the test binary a receiver when receiveOnEnv is set. Otherwise it runs the tests.
 func TestMain(m *testing.M) {
 	if name := os.Getenv(receiveOnEnv); name != "" {
-		_, err := Open(Config{Interface: name})
+		r, err := Open(Config{Interface: name})
+		defer runtime.KeepAlive(r) // otherwise its program goes when Go collects it
 		fmt.Println(err)
 		select {}
 	}
 	os.Exit(m.Run())
 }
 
-// sender sends frames as they are.
+// sender sends whole frames, without changing them, over a packet socket.
 type sender struct {
 	t  testing.TB
 	fd int
 }
 
+// newSender returns a sender on the interface name in a namespace.
 func newSender(t testing.TB, on *netnstest.Space, name string) *sender {
 	t.Helper()
 	s := &sender{t: t}
@@ -67,13 +75,14 @@ func (s *sender) send(frame []byte) {
 	}
 }
 
-// now is the clock that frames are stamped by.
+// now reads the clock of the frames' stamps, ns.
 func now() int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // never fails
 	return ts.Nano()
 }
 
+// open opens a receiver in a namespace, on gwt1 unless cfg names another interface.
 func open(t testing.TB, in *netnstest.Space, cfg Config) *Receiver {
 	t.Helper()
 	if cfg.Interface == "" {
@@ -93,7 +102,7 @@ func open(t testing.TB, in *netnstest.Space, cfg Config) *Receiver {
 	return r
 }
 
-// awaitFrames waits for so many frames, with duplicates.
+// awaitFrames waits until n frames have been counted, with duplicates and strays.
 func awaitFrames(t testing.TB, r *Receiver, n uint64) Received {
 	t.Helper()
 	var got Received
@@ -104,7 +113,7 @@ func awaitFrames(t testing.TB, r *Receiver, n uint64) Received {
 	return got
 }
 
-// TestReceiverOnLink has one link for all that needs one.
+// TestReceiverOnLink runs all tests that need a link on one link.
 func TestReceiverOnLink(t *testing.T) {
 	p := labtest.NewPair(t)
 	for _, tt := range []struct {
@@ -118,8 +127,8 @@ func TestReceiverOnLink(t *testing.T) {
 	}
 }
 
-// eachFrame sends frames of many sizes, in chunks that fit the link's ring, over a link that
-// aggregates what arrives and one as the kernel makes it.
+// eachFrame sends frames of many sizes over a link whose receiving end aggregates packets (GRO), and over a plain one.
+// It sends chunks that fit the link's ring. Each frame must be counted once, with its size.
 func eachFrame(t *testing.T, p labtest.Pair) {
 	p.Client.Run(t, "ip link set gwt0 mtu 9000")
 	p.Server.Run(t, "ip link set gwt1 mtu 9000")
@@ -161,12 +170,12 @@ func eachFrame(t *testing.T, p labtest.Pair) {
 	}
 }
 
-// checkOthersPass shows that the generator's frames reach no socket, and others theirs.
+// checkOthersPass requires that the generator's frames reach no socket, and that other packets reach theirs.
 func checkOthersPass(t *testing.T, p labtest.Pair) {
 	for _, clsact := range []bool{false, true} {
 		t.Run(fmt.Sprintf("clsact %v", clsact), func(t *testing.T) {
 			r := open(t, p.Server, Config{clsact: clsact})
-			var ears [2]*net.UDPConn // hears the frames' port, another
+			var ears [2]*net.UDPConn // sockets at the frames' port, and at the port after it
 			var err error
 			p.Server.Do(func() {
 				for i := range ears {
@@ -195,9 +204,9 @@ func checkOthersPass(t *testing.T, p labtest.Pair) {
 			}
 			stamp := make([]byte, frames.StampBytes)
 			frames.Stamp{SentNs: now()}.Put(stamp)
-			say(frames.Port, string(stamp)) // is a frame, also through a socket
+			say(frames.Port, string(stamp)) // counts as a frame of the generator, because it has a stamp
 			say(frames.Port+1, "passes on")
-			say(frames.Port, "is none")
+			say(frames.Port, "is none") // no stamp
 			b := make([]byte, 100)
 			for i, want := range []string{"is none", "passes on"} {
 				if n, err := ears[i].Read(b); err != nil || string(b[:n]) != want {
@@ -215,6 +224,7 @@ func checkOthersPass(t *testing.T, p labtest.Pair) {
 	}
 }
 
+// checkFirstInOrder requires that the receiver counts frames before another program at the interface drops them.
 func checkFirstInOrder(t *testing.T, p labtest.Pair) {
 	drop, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, shot), asm.Return()},
@@ -239,6 +249,7 @@ func checkFirstInOrder(t *testing.T, p labtest.Pair) {
 	awaitFrames(t, r, 1)
 }
 
+// checkNothingLeft requires that the program leaves the interface when its process is killed, and on Close.
 func checkNothingLeft(t *testing.T, p labtest.Pair) {
 	programs := func() (n int) {
 		t.Helper()
@@ -299,6 +310,8 @@ func checkNothingLeft(t *testing.T, p labtest.Pair) {
 	})
 }
 
+// badLinks requires that errors of Open name the interface and the reason, and that the counts of a removed interface
+// can still be read, with an error.
 func badLinks(t *testing.T, p labtest.Pair) {
 	p.Server.Run(t, "ip tuntap add tun0 mode tun")
 	for _, tt := range []struct {

@@ -2,7 +2,7 @@ package receive
 
 import "github.com/gateweigh/gateweigh/lab/layout"
 
-// CheckObject reports what is wrong with the program that this program carries for its architecture.
+// CheckObject returns an error if the embedded eBPF program does not fit this program's architecture.
 func CheckObject() error {
 	spec, err := loadPrograms()
 	if err != nil {

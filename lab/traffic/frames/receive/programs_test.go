@@ -11,7 +11,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 )
 
-// Verdicts of tc.
+// The tests of this file run the receiving eBPF program by hand on single packets, and look at its verdict and counts.
+
+// Verdicts of tc: shot drops the packet, next passes it on to the next program.
 const (
 	next = 0xffffffff
 	shot = 2
@@ -31,12 +33,13 @@ func bench(t testing.TB, cfg Config) *Receiver {
 	return r
 }
 
+// nowhere is the attachment of a program that is attached to no interface.
 type nowhere struct{}
 
 func (nowhere) Lost() (bool, error) { return false, nil }
 func (nowhere) Close() error        { return nil }
 
-// frame is a frame of the generator.
+// frame returns a frame of the generator over IPv4, with a size in bytes and a stamp.
 func frame(size int, s frames.Stamp) []byte {
 	b := make([]byte, size)
 	copy(b, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45})
@@ -51,7 +54,7 @@ func frame(size int, s frames.Stamp) []byte {
 	return b
 }
 
-// frame6 is a frame of the generator in IPv6.
+// frame6 is frame over IPv6.
 func frame6(size int, s frames.Stamp) []byte {
 	b := make([]byte, size)
 	copy(b, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60})
@@ -65,6 +68,7 @@ func frame6(size int, s frames.Stamp) []byte {
 	return b
 }
 
+// checksum is the Internet checksum (RFC 1071).
 func checksum(b []byte) uint16 {
 	var sum uint32
 	for i := 0; i < len(b); i += 2 {
@@ -74,6 +78,7 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum + sum>>16)
 }
 
+// run runs the program on a packet and returns its verdict. The packet must stay as it is.
 func run(t testing.TB, r *Receiver, packet []byte) uint32 {
 	t.Helper()
 	opts := runOf(packet)
@@ -87,10 +92,12 @@ func run(t testing.TB, r *Receiver, packet []byte) uint32 {
 	return verdict
 }
 
+// runOf returns the options for running the eBPF program on a packet.
 func runOf(packet []byte) *ebpf.RunOptions {
 	return &ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+64)}
 }
 
+// stats returns what the receiver has counted so far.
 func stats(t testing.TB, r *Receiver) Received {
 	t.Helper()
 	got, err := r.Stats()
@@ -100,7 +107,10 @@ func stats(t testing.TB, r *Receiver) Received {
 	return got
 }
 
+// TestVerdicts: the program drops and counts frames of the generator, and passes all other packets on. The receiver
+// expects two streams of 128 frames.
 func TestVerdicts(t *testing.T) {
+	// with and with6 return a frame with other bytes at a place; tag puts a VLAN tag into it.
 	with := func(index int, b ...byte) []byte {
 		f := frame(60, frames.Stamp{})
 		copy(f[index:], b)
@@ -177,7 +187,7 @@ func TestMergedFramesAreNotFrames(t *testing.T) {
 	}
 }
 
-// withoutZeros is what fits on a line.
+// withoutZeros returns counts without delays and streams, which are too long for a message.
 func withoutZeros(r Received) Received {
 	r.Delay, r.Streams = Delay{}, nil
 	return r
@@ -215,7 +225,8 @@ func TestShift(t *testing.T) {
 	}
 }
 
-// BenchmarkReceive runs the program over a frame that came before, and one that passes on.
+// BenchmarkReceive measures the program's time for a frame that has come before, for one of an unexpected stream, and
+// for another packet, which it passes on.
 func BenchmarkReceive(b *testing.B) {
 	for name, packet := range map[string][]byte{
 		"again": frame(60, frames.Stamp{}), "stray": frame(60, frames.Stamp{Stream: 1}), "foreign": make([]byte, 60),

@@ -1,6 +1,6 @@
 // Package receive accounts for each frame of a generator that an interface receives: a program at tc
-// ingress, ahead of all others, counts the frames and drops them there, so they reach no socket.
-// What is not the generator's passes on.
+// ingress, ahead of all other programs, counts the frames and drops them, so they reach no socket. All other packets
+// pass on.
 package receive
 
 import (
@@ -27,12 +27,12 @@ type Config struct {
 	// ShiftNs is added to this machine's CLOCK_MONOTONIC, ns, to get the sender's clock. It is 0 if both use one clock.
 	ShiftNs int64
 
-	clsact bool // as before kernel 6.6
+	clsact bool // attach the program by clsact, as on kernels before 6.6
 }
 
 const (
-	defaultFrames = 10_000_000 // Config.FramesPerStream where nothing is said
-	maxWords      = 1 << 28    // of 64 bits: 2 GB
+	defaultFrames = 10_000_000 // default of Config.FramesPerStream
+	maxWords      = 1 << 28    // words of 64 bits for the numbers of all streams: 2 GB
 )
 
 // Receiver counts from Open to Close. Its methods are called one at a time, from any thread.
@@ -42,6 +42,7 @@ type Receiver struct {
 	attachment hook.Attachment
 }
 
+// complete sets defaults and checks the configuration.
 func (cfg *Config) complete() error {
 	if cfg.Port == 0 {
 		cfg.Port = frames.Port
@@ -62,7 +63,7 @@ func (cfg *Config) complete() error {
 	return nil
 }
 
-// words of 64 bits hold a stream's numbers.
+// words returns the number of 64-bit words that hold the numbers of one stream, one bit each.
 func (cfg *Config) words() int64 { return (cfg.FramesPerStream-1)/64 + 1 }
 
 // Open begins to count on an interface of the calling thread's network namespace. The counting ends with
@@ -92,7 +93,7 @@ func (r *Receiver) open() error {
 		return err
 	}
 	r.attachment, err = hook.Attach(
-		hook.Config{Interface: ifi.Attrs().Index, Name: "gateweigh_frames", Old: r.cfg.clsact}, r.objs.Receive)
+		hook.Config{Interface: ifi.Attrs().Index, Name: "gateweigh_frames", Clsact: r.cfg.clsact}, r.objs.Receive)
 	return err
 }
 

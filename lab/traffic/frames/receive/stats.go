@@ -13,20 +13,21 @@ import (
 type Received struct {
 	Frames, Bytes uint64 // with duplicates; bytes as frames.Frame counts them
 	Duplicates    uint64 // frames with a number that had come before
-	Missing       uint64 // numbers that did not come, below the highest of their stream that did
-	// came after a frame of their stream with a higher number (RFC 4737, 3.3); duplicates do not count
+	Missing       uint64 // numbers that did not arrive, below the highest number of their stream that did
+	// Reordered frames arrived after a frame of their stream with a higher number (RFC 4737, 3.3), without duplicates.
 	Reordered uint64
 	Sizes     map[int]uint64 // frames by bytes, with duplicates
 	Delay     Delay          // of all frames but duplicates
 	Streams   []Stream       // by number
 
-	// What is in none of the counts above.
+	// Packets that are in none of the counts above.
 	Stray   uint64 // frames of a stream, or with a number, beyond those that Config expects: dropped
-	Merged  uint64 // buffers in which the kernel has merged several frames: dropped. Switch aggregation off
-	Foreign uint64 // what else the interface received: passed on
-	Tagged  uint64 // of these, the generator's frames behind a VLAN tag
+	Merged  uint64 // buffers in which the kernel has merged several frames, dropped: aggregation must be off
+	Foreign uint64 // all other packets that the interface received: passed on
+	Tagged  uint64 // of the Foreign ones, the generator's frames behind a VLAN tag
 
-	Early uint64 // frames that came before they were sent, taken as without delay: sender and receiver have two clocks
+	// Early frames arrived before they were sent, by the clocks of sender and receiver, which differ. Their delay is 0.
+	Early uint64
 }
 
 // Stream counts the frames that arrived of one stream.
@@ -49,8 +50,7 @@ func (r Received) Distinct() uint64 { return r.Frames - r.Duplicates }
 // too.
 func (r Received) Lost(offered uint64) int64 { return int64(offered - r.Distinct()) }
 
-// Stats reads the counts. With an error after which the counts still stand, as that the interface is gone, it returns
-// both.
+// Stats reads the counts. If the interface is gone, it returns an error and the counts up to then.
 func (r *Receiver) Stats() (Received, error) {
 	got, err := r.read()
 	if err != nil {

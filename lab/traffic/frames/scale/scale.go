@@ -6,8 +6,8 @@ package scale
 
 import "math/bits"
 
-// Scale is the binary logarithm of the number of buckets for each doubling, 0 to 63. Numbers below twice that number of
-// buckets have a bucket of their own; from there on a bucket is no wider than its least number, divided by that number.
+// Scale is the binary logarithm of the number of buckets for each doubling, 0 to 63. With n = 2^Scale buckets, numbers
+// below 2n have a bucket each. From there on, a bucket is no wider than its least number divided by n.
 type Scale uint
 
 // Place is the bucket of a number, from 0.
@@ -26,8 +26,8 @@ func (s Scale) Range(place int) (least, greatest uint64) {
 // Size returns the number of buckets for numbers with the given number of bits, which must be more than s.
 func (s Scale) Size(bits int) int { return (bits - int(s) + 1) << s }
 
-// Quantile is the range of the bucket that has the number which a share q of all, 0 to 1, do not exceed; counts are
-// those of the buckets, by their places. False: they are all zero.
+// Quantile returns the range of the bucket with the quantile q, 0 to 1. counts are the numbers in each bucket, by its
+// place. some is false if all counts are zero.
 func (s Scale) Quantile(counts []uint64, q float64) (least, greatest uint64, some bool) {
 	var total, passed uint64
 	for _, n := range counts {

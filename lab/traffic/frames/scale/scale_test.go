@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBounds: buckets follow each other without gaps, have the numbers of their range, and are as narrow as promised.
+// TestBounds: buckets follow each other without gaps, each number is in the bucket with its range, and no bucket is
+// wider than documented.
 func TestBounds(t *testing.T) {
 	for _, s := range []Scale{0, 3, 6} {
 		next := uint64(0)
@@ -28,7 +29,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestQuantile holds buckets against sorted numbers.
+// TestQuantile compares quantiles of buckets with those of sorted numbers.
 func TestQuantile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Scale(rapid.IntRange(0, 8).Draw(t, "scale"))

@@ -21,11 +21,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// A benchmark's receiver drops frames at its link's ingress. Who polls that link decides whose CPU time receiving is:
-// without a thread of its own the sender's.
+// The benchmarks of this file send frames over a link from gwt0 (client) to gwt1 (server), whose end drops them. They
+// compare the two engines of package send with each other and with other generators (peers).
+
+// polling lists who polls the receiving end of the link. In a softirq, receiving takes CPU time of the sending thread.
+// With a polling thread of its own it does not.
 var polling = []string{"softirq", "thread"}
 
-// newSink is a pair whose server end drops UDP as early as it can. iperf3's few short datagrams of greeting pass.
+// newSink returns a pair whose server end drops UDP at tc. The few short datagrams with which iperf3 begins pass.
 func newSink(b *testing.B, polling string) labtest.Pair {
 	b.Helper()
 	p := newPair(b)
@@ -59,7 +62,7 @@ func newSink(b *testing.B, polling string) labtest.Pair {
 	return p
 }
 
-// linkIndex is that of a link in the calling thread's namespace.
+// linkIndex returns the index of a link in the calling thread's namespace.
 func linkIndex(b *testing.B, name string) int {
 	text, err := os.ReadFile("/proc/thread-self/net/igmp") // "3\tgwt1      :     1      V3"
 	if err != nil {
@@ -91,7 +94,7 @@ func arrived(b *testing.B, p labtest.Pair) (n int64) {
 	return n
 }
 
-// report gives what one second of one core's work sent, and which share of it arrived.
+// report reports the frames that one second of CPU time sent, and how many of them arrived.
 func report(b *testing.B, frames, arrived, cpuNs int64) {
 	b.ReportMetric(float64(frames)*1e6/float64(cpuNs), "kframes/core-s")
 	b.ReportMetric(float64(arrived)*1e6/float64(cpuNs), "karrived/core-s")
@@ -117,7 +120,7 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// BenchmarkRate sends b.N frames at each rate and gives how far the rate was off, in percent, and how late frames left.
+// BenchmarkRate sends frames at each rate, and reports the rate's error in percent and how late frames left.
 func BenchmarkRate(b *testing.B) {
 	sizes, err := frames.Named("60")
 	if err != nil {
@@ -226,7 +229,7 @@ func serveIperf3(b *testing.B, p labtest.Pair) {
 	b.Fatal("iperf3 does not listen")
 }
 
-// frame is one of a stream, without stamp and checksums.
+// frame returns a frame of a stream, without stamp and UDP checksum.
 func frame(to send.Stream, bytes int) []byte {
 	f := make([]byte, bytes)
 	copy(f, to.DstMAC[:])
@@ -240,7 +243,7 @@ func frame(to send.Stream, bytes int) []byte {
 	return f
 }
 
-// capture is a file of 1,000 frames (pcap).
+// capture writes a pcap file with 1,000 frames of a stream and returns its path.
 func capture(b *testing.B, to send.Stream, bytes int) string {
 	le := binary.LittleEndian
 	file := le.AppendUint32(nil, 0xa1b2c3d4)

@@ -15,7 +15,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// tap makes a TAP link in a namespace of its own, with a queue of 64 frames that the test reads when it likes.
+// The tests of this file send frames over links that refuse them, go down or are removed, and with plans and
+// configurations that are wrong. Each runs with both engines. steady is a plan of frames at a constant gap.
+
+// tap makes a TAP link in a namespace of its own. Its queue holds 64 frames until the test reads them from fd.
 func tap(t *testing.T) (s *netnstest.Space, fd int) {
 	t.Helper()
 	s = netnstest.NewSpace(t)
@@ -71,8 +74,8 @@ func TestRefusedFramesAreTriedAgain(t *testing.T) {
 	}
 }
 
-// TestRefusedFramesAreLost: where a sender loses what the link refuses, it carries its plan out in time; refused frames
-// are among the offered ones, and those that the queue took come in order.
+// TestRefusedFramesAreLost: a sender that may lose frames keeps to its plan's times when the link refuses frames.
+// Refused frames count as offered. Those that the queue took arrive in order.
 func TestRefusedFramesAreLost(t *testing.T) {
 	for _, e := range engines {
 		t.Run(string(e), func(t *testing.T) {
@@ -102,8 +105,8 @@ func TestRefusedFramesAreLost(t *testing.T) {
 	}
 }
 
-// TestPlanFasterThanLink: what could not be sent in time is intended and not offered, and nothing that arrives was not
-// offered.
+// TestPlanFasterThanLink: frames that could not be sent in time are intended but not offered. No frame arrives that was
+// not offered.
 func TestPlanFasterThanLink(t *testing.T) {
 	for _, e := range engines {
 		t.Run(string(e), func(t *testing.T) {
@@ -137,6 +140,7 @@ func TestEndlessPlanDueAtOnce(t *testing.T) {
 	}
 }
 
+// TestStopEndsAnEndlessPlan: Stop ends a sender, also when called twice, and its counts then stay.
 func TestStopEndsAnEndlessPlan(t *testing.T) {
 	p := newPair(t)
 	for _, e := range engines {
@@ -157,7 +161,8 @@ func TestStopEndsAnEndlessPlan(t *testing.T) {
 	}
 }
 
-// TestLinksThatEnd: each way in which a link can go, while frames are sent.
+// TestLinksThatEnd: while frames are sent, the link loses its carrier, goes down or is removed. The sender ends with an
+// error that names the link and the reason.
 func TestLinksThatEnd(t *testing.T) {
 	for _, e := range engines {
 		for _, c := range []struct{ name, server, client, says string }{
@@ -184,6 +189,7 @@ func TestLinksThatEnd(t *testing.T) {
 	}
 }
 
+// TestBadConfigurations: a wrong configuration is refused with an error that says what is wrong.
 func TestBadConfigurations(t *testing.T) {
 	p := newPair(t)
 	p.Client.Run(t, "ip link add gwtdown type veth peer name gwtother; ip tuntap add gwttun mode tun; ip link set "+
@@ -224,7 +230,7 @@ func TestBadConfigurations(t *testing.T) {
 	}
 }
 
-// TestBadPlans: what a plan gets wrong on its way, and CPUs that are not there, end the sender.
+// TestBadPlans: a plan that errs while it is carried out ends the sender, and so does a CPU that does not exist.
 func TestBadPlans(t *testing.T) {
 	p := newPair(t)
 	for _, c := range []struct {

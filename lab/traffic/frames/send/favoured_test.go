@@ -1,3 +1,6 @@
+// Tests of the priority of senders' threads. engines are the two ways of sending; newPair makes two namespaces with a
+// link; carryOut sends a plan to its end, and steady is a plan with a constant gap (send_test.go, plans_test.go).
+
 package send_test
 
 import (
@@ -17,10 +20,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
+// restrictedEnv is an environment variable. With it the test runs in a process that may not raise its priority.
 const restrictedEnv = "GATEWEIGH_TEST_RESTRICTED"
 
-// TestPriorityOfThreads: both threads have the priority where it is permitted, and frames leave all the same where it
-// is not.
+// TestPriorityOfThreads: with Config.Favoured, both threads of a sender have a higher priority than other programs
+// (nice -20). Where that is not permitted, frames leave all the same.
 func TestPriorityOfThreads(t *testing.T) {
 	restricted := os.Getenv(restrictedEnv) != ""
 	p := newPair(t)
@@ -60,7 +64,7 @@ func TestPriorityOfThreads(t *testing.T) {
 	}
 }
 
-// niceness counts this process's threads of those names that have theirs.
+// niceness counts the threads of this process whose name is in want and that have the niceness given there.
 func niceness(t *testing.T, want map[string]int32) (n int) {
 	t.Helper()
 	names, err := filepath.Glob("/proc/self/task/*/comm")
@@ -84,8 +88,9 @@ func niceness(t *testing.T, want map[string]int32) (n int) {
 	return n
 }
 
-// TestSenderContinuesAfterDelay: a sender that loses frames and was held up sends the rest of its plan later, in no
-// burst that would overrun a link. What is due at the plan's end is intended and not offered.
+// TestSenderContinuesAfterDelay: another program has the CPU of a sender for 200 ms. The sender (Config.Loses) then
+// does not send all late frames at once, which would overrun a link, but goes on at its plan's rate. So frames that are
+// due at its end have not been sent: they are intended and not offered.
 func TestSenderContinuesAfterDelay(t *testing.T) {
 	const gap, held = 10 * time.Microsecond, 200 * time.Millisecond
 	for _, e := range engines {
@@ -114,6 +119,7 @@ func TestSenderContinuesAfterDelay(t *testing.T) {
 	}
 }
 
+// firstCPU returns the first CPU that this process may use.
 func firstCPU(t *testing.T) (cpu int) {
 	t.Helper()
 	var set unix.CPUSet

@@ -1,9 +1,11 @@
+// Tests of frames of IPv6. engines are the two ways of sending; newPair makes two namespaces with a link; carryOut
+// sends a plan to its end, and steady is a plan with a constant gap (send_test.go, plans_test.go).
+
 package send_test
 
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -11,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
@@ -19,7 +20,9 @@ import (
 
 var serverIP6 = netip.MustParseAddr("2001:db8::1")
 
-// dualStreams are n streams, of which those with odd places are IPv6; all are where only6 is true.
+// The tests of this file send frames over IPv6, and over IPv4 and IPv6 in turn, with both engines.
+
+// dualStreams makes the streams with odd numbers IPv6, or all of them if only6 is true.
 func dualStreams(to []send.Stream, only6 bool) []send.Stream {
 	for i := range to {
 		if only6 || i%2 == 1 {
@@ -42,8 +45,8 @@ func sumOfDatagram(frame []byte) uint32 {
 	return onesSum(append(append(pseudo, 0, 17), udp...))
 }
 
-// TestFramesOfBothFamilies: each frame that arrives is the stream's frame of its number, byte for byte, and its
-// checksum is right: also where frames of IPv4 and IPv6 are made one after the other in the same memory.
+// TestFramesOfBothFamilies: each frame that arrives has exactly the bytes of its stream and number, and a right
+// checksum. That also holds if frames of IPv4 and IPv6 are written one after the other into the same memory.
 func TestFramesOfBothFamilies(t *testing.T) {
 	p := newPair(t)
 	for _, only6 := range []bool{true, false} {
@@ -51,7 +54,7 @@ func TestFramesOfBothFamilies(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, only IPv6 %v", e, only6), func(t *testing.T) {
 				to := dualStreams(streams(t, p, 6), only6)
 				const n = 600
-				fd := listenToAll(t, p.Server)
+				fd := listen(t, p.Server, unix.ETH_P_ALL)
 				carryOut(t, p.Client, send.Config{
 					Streams: to, Engine: e, Plan: &steady{frames: n, sizes: []int{80, 81, 590, 101, 1514}, streams: len(to)}})
 				seen := make([]uint64, len(to))
@@ -66,7 +69,7 @@ func TestFramesOfBothFamilies(t *testing.T) {
 						stampAt = frames.PayloadAt6
 					}
 					behind := stampAt + frames.StampBytes
-					// Frame has no number of a stream in its stamp, and so another checksum before it.
+					// send.Frame writes another stamp, and so another checksum in the two bytes before it. These are not compared.
 					if !bytes.Equal(frame[:stampAt-2], want[:stampAt-2]) || !bytes.Equal(frame[behind:], want[behind:]) {
 						t.Fatalf("frame %d of stream %d:\n%x, want\n%x", stamp.Number, stamp.Stream, frame, want)
 					}
@@ -99,25 +102,6 @@ func TestShortFramesOfIPv6(t *testing.T) {
 	}
 }
 
-// listenToAll opens a packet socket at the server's end that keeps all frames.
-func listenToAll(t testing.TB, s *netnstest.Space) (fd int) {
-	t.Helper()
-	var err error
-	s.Do(func() {
-		const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL&0xff<<8 // network order
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK, all); err != nil {
-			return
-		}
-		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20),
-			unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fd) })
-	return fd
-}
-
 // stampOf reads a frame's stamp; its Stream is out of range for a frame that is not the generator's.
 func stampOf(frame []byte) frames.Stamp {
 	place := frames.PayloadAt
@@ -134,9 +118,10 @@ func stampOf(frame []byte) frames.Stamp {
 	return stamp
 }
 
+// noStream is the stream of a frame without a stamp.
 const noStream = 1<<16 - 1
 
-// readStamped takes n frames of the generator from fd.
+// readStamped reads n frames of the generator from the packet socket fd.
 func readStamped(t testing.TB, fd, n int) (all [][]byte) {
 	t.Helper()
 	b := make([]byte, 1<<14)

@@ -1,3 +1,6 @@
+// Tests of senders that are killed. engines are the two ways of sending; newPair makes two namespaces with a link;
+// carryOut sends a plan to its end, and steady is a plan with a constant gap (send_test.go, plans_test.go).
+
 package send_test
 
 import (
@@ -14,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// engineToKill makes this test program a sender without end.
+// engineToKill is an environment variable with an engine. With it this test program sends without end by that engine.
 const engineToKill = "SEND_WITHOUT_END_BY"
 
 func TestMain(m *testing.M) {
@@ -31,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// programs are the kernel's programs that make frames.
+// programs returns the IDs of the eBPF programs in the kernel that make frames.
 func programs(t *testing.T) map[ebpf.ProgramID]bool {
 	t.Helper()
 	ids := map[ebpf.ProgramID]bool{}
@@ -48,7 +51,8 @@ func programs(t *testing.T) map[ebpf.ProgramID]bool {
 	return ids
 }
 
-// TestKilledSenderLeavesNothing: no program, no frame, no changed setting of the link.
+// TestKilledSenderLeavesNothing: a sender that is killed leaves no program in the kernel and no changed setting of the
+// link.
 func TestKilledSenderLeavesNothing(t *testing.T) {
 	for _, e := range engines {
 		t.Run(string(e), func(t *testing.T) {
@@ -87,7 +91,7 @@ func TestKilledSenderLeavesNothing(t *testing.T) {
 	}
 }
 
-// linkSettings is all of the link's settings.
+// linkSettings returns all settings of the link as text.
 func linkSettings(t *testing.T, s *netnstest.Space) (text string) {
 	t.Helper()
 	s.Do(func() {

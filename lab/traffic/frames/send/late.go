@@ -27,7 +27,7 @@ func (l *Late) add(ns uint64) {
 	l.steps[lateScale.Place(ns)]++
 }
 
-// Since returns the counts after an earlier reading. Max is still that of all frames.
+// Since returns the counts since an earlier reading. Max stays the largest delay of all frames.
 func (l Late) Since(before Late) Late {
 	l.Frames -= before.Frames
 	l.Sum -= before.Sum
@@ -45,8 +45,8 @@ func (l *Late) Mean() time.Duration {
 	return l.Sum / time.Duration(l.Frames)
 }
 
-// Quantile is the lateness that a share q of the frames, 0 to 1, did not exceed: the upper end of its step, at most
-// Max. It is 0 without frames.
+// Quantile returns the delay that a share q of the frames, 0 to 1, did not exceed. It is the upper end of a step of the
+// distribution, and at most Max. It is 0 without frames.
 func (l *Late) Quantile(q float64) time.Duration {
 	_, greatest, some := lateScale.Quantile(l.steps[:], q)
 	if !some {

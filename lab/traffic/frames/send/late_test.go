@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestLateQuantiles holds the steps against the sorted values.
+// TestLateQuantiles compares quantiles of the steps with those of the sorted values.
 func TestLateQuantiles(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var l Late

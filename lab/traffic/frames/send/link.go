@@ -76,8 +76,8 @@ func (p *port) check() error {
 	if err != nil {
 		return err
 	}
-	// A link goes down before it is removed and tells late of a carrier that is gone: only this question, which waits
-	// for such changes, has a true answer.
+	// The flags, read below, may be old: a link that is being removed goes down first, and the kernel notes a lost carrier
+	// late. The question to the driver comes first, because it waits for such changes.
 	carrier, err := p.carrier()
 	if errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("%s: %w", p.name, errLinkRemoved)
@@ -89,7 +89,7 @@ func (p *port) check() error {
 	if flags&unix.IFF_UP == 0 {
 		return fmt.Errorf("%s is down: %s", p.name, quote.Command("ip", "link", "set", p.name, "up"))
 	}
-	if err != nil { // its driver does not say
+	if err != nil { // the driver does not answer the question
 		carrier = flags&unix.IFF_RUNNING != 0
 	}
 	if !carrier {

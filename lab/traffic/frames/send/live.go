@@ -109,8 +109,8 @@ func mapOf(m *ebpf.Map, bytes int) ([]byte, error) {
 	return b, nil
 }
 
-// run sends until the control says stop. With errUnfit the link refuses live frames: the packet engine can go on where
-// run ended.
+// run sends until the programs' control says stop. If it returns errNoLiveFrames, because the link refuses live frames,
+// the packet engine can continue where run ended.
 func (l *live) run() error {
 	c := l.s.schedule.c
 	for !l.s.ending.Load() && atomic.LoadUint32(&c.Stop) == 0 {

@@ -4,7 +4,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/layout"
 )
 
-// CheckObject reports what is wrong with the programs that this program carries for its architecture.
+// CheckObject returns an error if the embedded eBPF programs do not fit this program's architecture.
 func CheckObject() error {
 	spec, err := loadPrograms()
 	if err != nil {

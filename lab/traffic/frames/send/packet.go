@@ -83,9 +83,10 @@ func (p *packet) run() error {
 	return nil
 }
 
-// catchUp is how many frames a sender that loses frames sends at once after other programs had its CPU. A longer burst
-// would overrun the link's ring (a veth's has 256 places), and be taken for what the link cannot carry: the rest of the
-// plan is sent that much later, and what is due at its end is not offered. CATCH_UP in send.bpf.c.
+// catchUp is how many late frames a sender with Loses sends at once after other programs had its CPU. A longer burst
+// would overrun the link's ring (a veth's has 256 places), and the lost frames would look like more than the link can
+// carry. So the rest of the plan is sent later, and frames that are then due after the plan's end are not sent. In
+// send.bpf.c it is CATCH_UP.
 const catchUp = 64
 
 // tooFarBehind reports whether the frame in slot n is so late that more than catchUp frames wait. Frames of one planned
@@ -100,14 +101,14 @@ func (p *packet) tooFarBehind(n, now uint64) bool {
 	return due > sch.slots[n%slotCount].Due && due+sch.c.Shift <= now-sch.c.Start
 }
 
-// Where the sending thread rests: only while nothing is due for longer than waking up takes, and never for
-// so long that the end of sending would wait.
+// Bounds of the sending thread's sleep. It sleeps only if nothing is due for longer than waking up takes, and never so
+// long that the end of sending would be delayed.
 const (
 	minSleep = 20 * time.Microsecond
 	maxSleep = 5 * time.Millisecond
 )
 
-// sleepUntilDue sleeps until the next frame is due, where the sender may.
+// sleepUntilDue sleeps until the next frame is due, if the configuration lets the sender sleep.
 func (p *packet) sleepUntilDue() {
 	if !p.s.cfg.Rests {
 		return
@@ -123,7 +124,7 @@ func (p *packet) sleepUntilDue() {
 	socket.Sleep(p.s.sending.Bell(), min(wait, maxSleep))
 }
 
-// fill makes the frames that are due, a batch at most, and returns how many.
+// fill makes the frames that are due, at most packetBatch, and returns their number.
 func (p *packet) fill() (n int) {
 	sch := p.s.schedule
 	c := sch.c
@@ -147,7 +148,7 @@ func (p *packet) fill() (n int) {
 	return n
 }
 
-// send hands n frames to the kernel and returns how many it took before the first that it refused.
+// send hands n frames to the kernel. It returns the number of frames before the first one that the kernel refused.
 func (p *packet) send(n int) (int, error) {
 	sent, _, errno := unix.RawSyscall6(
 		unix.SYS_SENDMMSG, uintptr(p.s.port.fd), uintptr(unsafe.Pointer(&p.messages[0])), uintptr(n), 0, 0, 0)

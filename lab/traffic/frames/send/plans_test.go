@@ -10,15 +10,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
-// steady is a plan whose frames follow each other at a gap, with sizes and streams in turn.
+// steady is a plan whose frames follow each other at a constant gap. Sizes and streams repeat in turn.
 type steady struct {
-	frames  int // 0: without end
+	frames  int // number of frames; 0: without end
 	gapNs   int64
 	sizes   []int
 	streams int
-	n       int
+	n       int // number of the next frame
 }
 
+// frameAt returns frame n of the plan.
 func (p *steady) frameAt(n int) frames.Frame {
 	return frames.Frame{Bytes: uint16(p.sizes[n%len(p.sizes)]), Stream: uint16(n % p.streams), Due: int64(n) * p.gapNs}
 }
@@ -80,7 +81,7 @@ func parse(t testing.TB, b []byte) (r received, ok bool) {
 	return r, true
 }
 
-// onesSum is RFC 1071's sum, the slow way.
+// onesSum adds up 16-bit words with end-around carry (RFC 1071).
 func onesSum(b []byte) uint32 {
 	var sum uint32
 	for i, v := range b {

@@ -22,12 +22,14 @@ const (
 
 // Sent is the outcome of a plan: RFC 2285's intended and offered load.
 type Sent struct {
-	// frames due until now, or until the end. While the sender is far behind, it knows only those that it has read
+	// Intended is the number of frames due until now, or until the end. A sender that is far behind its plan counts only
+	// the frames that it has read from the plan.
 	Intended     int64
-	More         bool  // Intended is not all: the plan goes on with frames that are all due at once
+	More         bool  // there are more intended frames: an endless plan has them all due at once
 	Offered      int64 // frames that the link took
 	OfferedBytes int64 // their bytes, without FCS
-	// attempts that the link refused; these frames were tried again, or with Config.Loses are among Offered and lost
+	// Refused counts attempts that the link refused. The frame was tried again; with Config.Loses it is lost and counts as
+	// offered.
 	Refused   int64
 	BySize    []SizeCount
 	ByStream  []int64       // offered frames of each stream

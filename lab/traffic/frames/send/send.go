@@ -54,16 +54,16 @@ type Config struct {
 	// MaxFor is the most time from the first look at the plan; frames that have not left by then are not sent. 0:
 	// DefaultMaxFor.
 	MaxFor time.Duration
-	CPUs   []int  // that the sending thread may run on; none: those of the process
+	CPUs   []int  // CPUs for the sending thread; empty: those of the process
 	Engine Engine // "": the fastest that the link takes
-	// Rests has the sending thread sleep while no frame is due, for machines where it shares a CPU: frames
-	// leave some µs later, and the packet engine sends them.
+	// Rests: the sending thread sleeps while no frame is due. This is for machines where it shares a CPU. Frames leave
+	// some µs later, and the packet engine sends them.
 	Rests bool
-	// Loses has a frame that the link refuses be lost, as in the full ring of a network card, where it is else sent again:
-	// it counts as offered, and its number is missing. The ring of a veth belongs to its other end.
+	// Loses: a frame that the link refuses is lost, as in the full ring of a network card. It counts as offered, and its
+	// number is missing at the receiver. Without Loses it is sent again. The ring of a veth belongs to its other end.
 	Loses bool
-	// Favoured has both threads go before other programs, so that frames leave in time on a CPU with other work. Where
-	// that is not permitted they go on without: see Sent.Favoured.
+	// Favoured: both threads have priority over other programs, so that frames leave in time on a CPU with other work.
+	// Where that is not permitted they run without priority: see Sent.Favoured.
 	Favoured bool
 }
 
@@ -90,14 +90,14 @@ type Sender struct {
 	tid      atomic.Int32 // of the sending thread
 	ending   atomic.Bool  // the sending thread is to return
 	engine   atomic.Value // Engine
-	reason   atomic.Value // string: why it is not the live engine
-	favoured atomic.Bool  // the threads go before others
+	reason   atomic.Value // string: why the live engine is not used
+	favoured atomic.Bool  // the threads have priority over other programs
 	failure  error        // the sending thread's, once it has ended
 	err      error        // the sender's, once the planner has ended
 }
 
-// Start begins to send in the network namespace of the calling thread. Sending ends with the plan, with ctx, after
-// MaxFor, with Stop, or with the link; call Wait or Stop to free what it holds.
+// Start begins to send in the network namespace of the calling thread. Sending ends at the end of the plan, when ctx
+// ends, after MaxFor, by Stop, or when the link goes down. Call Wait or Stop to release the sender's resources.
 func Start(ctx context.Context, cfg Config) (_ *Sender, err error) {
 	s := &Sender{cfg: cfg, filler: newFiller()}
 	defer func() {
@@ -138,7 +138,7 @@ func Start(ctx context.Context, cfg Config) (_ *Sender, err error) {
 	return s, nil
 }
 
-// check looks at what needs no link, and makes the streams' heads.
+// check checks the settings as far as that needs no link, and makes the streams' heads.
 func (s *Sender) check() error {
 	if s.cfg.Plan == nil {
 		return errors.New("there is no plan")
@@ -212,7 +212,7 @@ func (s *Sender) send() {
 	}
 }
 
-// prioritise has the calling thread go before others.
+// prioritise gives the calling thread priority over other programs.
 func (s *Sender) prioritise() error {
 	if !s.cfg.Favoured {
 		return nil
@@ -345,13 +345,13 @@ func (s *Sender) Stats() Sent {
 	return sent
 }
 
-// stall notices a link that takes nothing any more.
+// stall notices when a link has stopped taking frames.
 type stall struct {
 	port    *port
 	c       *programsControl
 	taken   uint64
 	tries   uint64
-	patient int // rounds without a frame taken
+	patient int // number of rounds in which the link took no frame
 }
 
 // stallRounds is the number of rounds of the planner in which a link may refuse all frames before its state is checked.

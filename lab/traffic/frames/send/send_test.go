@@ -17,10 +17,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/send"
 )
 
+// The tests of this file send frames from gwt0 (client) to gwt1 (server), read them there from a packet socket, and
+// compare each with the plan. steady is a plan of frames at a constant gap; received is a frame as it arrived.
+
+// engines are the two ways of sending: eBPF programs in the kernel (live), and a packet socket.
 var engines = []send.Engine{send.EngineLive, send.EnginePacket}
 
-// newPair is a pair whose client end takes frames from XDP: veth decides that when aggregation changes at the other
-// end.
+// newPair returns a pair whose client end accepts live frames. veth allows these when aggregation (GRO) is switched on
+// at the other end.
 func newPair(t testing.TB) labtest.Pair {
 	t.Helper()
 	p := labtest.NewPair(t)
@@ -28,7 +32,7 @@ func newPair(t testing.TB) labtest.Pair {
 	return p
 }
 
-// streams are n clients that send to the server's discard port.
+// streams returns n streams from clients of their own to the server's discard port.
 func streams(t testing.TB, p labtest.Pair, n int) []send.Stream {
 	t.Helper()
 	var to send.MAC
@@ -43,6 +47,7 @@ func streams(t testing.TB, p labtest.Pair, n int) []send.Stream {
 	return streamsTo(to, n)
 }
 
+// streamsTo returns n streams to a hardware address.
 func streamsTo(to send.MAC, n int) []send.Stream {
 	s := make([]send.Stream, n)
 	for i := range s {
@@ -55,7 +60,7 @@ func streamsTo(to send.MAC, n int) []send.Stream {
 	return s
 }
 
-// start sends from s.
+// start starts a sender in namespace s, on gwt0 unless cfg names another link.
 func start(t testing.TB, s *netnstest.Space, cfg send.Config) (*send.Sender, error) {
 	t.Helper()
 	if cfg.Link == "" {
@@ -73,7 +78,7 @@ func start(t testing.TB, s *netnstest.Space, cfg send.Config) (*send.Sender, err
 	return sender, err
 }
 
-// carryOut sends until the sender ends and returns the account.
+// carryOut sends until the sender ends, and returns what was sent.
 func carryOut(t testing.TB, s *netnstest.Space, cfg send.Config) send.Sent {
 	t.Helper()
 	sender, err := start(t, s, cfg)
@@ -86,13 +91,13 @@ func carryOut(t testing.TB, s *netnstest.Space, cfg send.Config) send.Sent {
 	return sender.Stats()
 }
 
-// listen opens a packet socket at the server's end that keeps all IPv4 frames.
-func listen(t testing.TB, s *netnstest.Space) (fd int) {
+// listen opens a packet socket at the server's end that keeps all frames of an EtherType, or of all (ETH_P_ALL).
+func listen(t testing.TB, s *netnstest.Space, etherType int) (fd int) {
 	t.Helper()
 	var err error
 	s.Do(func() {
-		const ipv4 = unix.ETH_P_IP>>8 | unix.ETH_P_IP&0xff<<8 // network order
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK, ipv4); err != nil {
+		inNetworkOrder := etherType>>8 | etherType&0xff<<8
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK, inNetworkOrder); err != nil {
 			return
 		}
 		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 256<<20),
@@ -105,7 +110,7 @@ func listen(t testing.TB, s *netnstest.Space) (fd int) {
 	return fd
 }
 
-// read takes n frames of the sender's from fd.
+// read reads n frames of the sender from the packet socket or TAP device fd.
 func read(t testing.TB, fd, n int) (all []received) {
 	t.Helper()
 	b := make([]byte, 1<<14)
@@ -146,7 +151,7 @@ func TestFramesArriveAsPlanned(t *testing.T) {
 	const n = 3000
 	for _, e := range engines {
 		t.Run(string(e), func(t *testing.T) {
-			fd := listen(t, p.Server)
+			fd := listen(t, p.Server, unix.ETH_P_IP)
 			before := labtest.Counters(t, p.Server)
 			plan := &steady{frames: n, gapNs: 20_000, sizes: []int{60, 61, 590, 1514, 1513, 62, 128}, streams: 300}
 			sent := carryOut(t, p.Client, send.Config{Streams: to, Plan: plan, Engine: e})
@@ -231,7 +236,7 @@ func TestLinkWithoutXDP(t *testing.T) {
 	p.Server.Run(t, "ip link set gwt1 mtu 9000 && ethtool -K gwt1 gro off")
 	to := streams(t, p, 2)
 	for _, sizes := range [][]int{{60, 1514}, {60, 9014, 3073}} {
-		fd := listen(t, p.Server)
+		fd := listen(t, p.Server, unix.ETH_P_IP)
 		plan := &steady{frames: 200, gapNs: 1000, sizes: sizes, streams: 2}
 		sent := carryOut(t, p.Client, send.Config{Streams: to, Plan: plan})
 		if sent.Engine != send.EnginePacket || sent.Reason == "" || sent.Offered != 200 {

@@ -35,7 +35,9 @@ const (
 // is6 reports whether the frames are IPv6.
 func (s Stream) is6() bool { return s.Src.Addr().Is6() }
 
-// heads returns the heads of the streams.
+// heads makes the head of each stream. A frame is a head, a stamp (magic number, number and time), and filler. Streams
+// of both families use the same buffers in turn, where the stamp of an IPv6 frame lies on bytes that IPv4 frames have
+// as filler: then the heads of IPv4 have these bytes too (Shares), and write puts them back.
 func heads(streams []Stream, f *filler) (list []programsHead, err error) {
 	with6 := slices.ContainsFunc(streams, Stream.is6)
 	for i, s := range streams {
@@ -98,8 +100,8 @@ func (s Stream) head6(f *filler) (h programsHead) {
 	binary.BigEndian.AppendUint16(b, s.Dst.Port())
 	h.V6 = 1
 	ip := h.Bytes[frames.EthernetBytes:]
-	// The pseudo-header is addresses and next header (RFC 8200, 8.1). The filler's sums begin at byte 60, and the frame's
-	// filler where the stamp ends: the complement takes away what is between.
+	// The pseudo-header is addresses and next header (RFC 8200, 8.1). f.sums count from byte 60 on, but an IPv6 frame's
+	// filler begins behind its stamp: the complement takes away the bytes between.
 	h.UdpSum = wordSum(ip[8:frames.IPv6Bytes]) + wordSum([]byte{0, protocolUDP}) +
 		wordSum(ip[frames.IPv6Bytes:][:frames.UDPBytes]) + uint32(^f.sums[frames.MinBytes6])
 	return h

@@ -37,15 +37,17 @@ var allowedImports = map[string][]string{
 	"gateway":          {"gateway/...", "ppp", "quote"},
 	"gateway/access":   {"gateway/session"}, // who may pass
 	"gateway/arp":      {},                  // whether hosts of the LAN are there, and answers to new ones
-	"gateway/config":   {"gateway/datapath", "textfile"},
+	"gateway/config":   {"gateway/datapath", "gateway/datapath/kinds", "textfile"},
 	"gateway/control":  {"gateway/session"},
 	"gateway/due":      {}, // what is to be done, in the order of its times
 	"gateway/ticker":   {}, // when those that look from time to time do so
 	"gateway/budget":   {}, // how often something may be done for each of many senders
 	"gateway/datapath": {"gateway/budget"},
-	"gateway/datapath/ebpf": {"gateway/arp", "gateway/ticker", "gateway/budget", "gateway/datapath",
-		"gateway/netfilter/guard", "gateway/datapath/machine/neighbour", "gateway/datapath/machine/routes",
-		"gateway/datapath/machine/stack", "gateway/netfilter/nftables"},
+	// Data paths, one folder each; none imports another.
+	"gateway/datapath/*": {"gateway/arp", "gateway/ticker", "gateway/budget", "gateway/datapath",
+		"gateway/datapath/machine/...", "gateway/framelink", "gateway/keeper", "gateway/netfilter/guard",
+		"gateway/netfilter/nftables", "gateway/shared", "ppp/pppoe"},
+	"gateway/datapath/kinds": {"gateway/datapath/..."}, // the table of them
 	// clients in the kernel's neighbour table
 	"gateway/datapath/machine/neighbour": {"gateway/budget", "gateway/datapath", "gateway/datapath/machine/stack"},
 	// networks behind clients in the kernel's routing table
@@ -54,22 +56,15 @@ var allowedImports = map[string][]string{
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/compared/admission": {"gateway/budget", "gateway/datapath"},
-	"gateway/datapath/compared/tun": {"gateway/arp", "gateway/budget", "gateway/datapath",
-		"gateway/datapath/compared/admission",
-		"gateway/netfilter/guard", "gateway/datapath/machine/routes", "gateway/datapath/machine/stack"},
-	"gateway/datapath/compared/nfqueue": {"gateway/arp", "gateway/budget", "gateway/datapath",
-		"gateway/datapath/compared/admission",
-		"gateway/netfilter/guard", "gateway/datapath/machine/neighbour", "gateway/datapath/machine/stack",
-		"gateway/datapath/compared/nfqueue/queue", "gateway/netfilter/nftables"},
-
-	// PPPoE as the kernel has it.
-	"gateway/datapath/kernel": {"gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/machine/stack",
-		"gateway/keeper", "gateway/netfilter/nftables"},
-	"gateway/keeper": {}, // open files outlive the daemon
+	"gateway/datapath/compared/*": {"gateway/arp", "gateway/budget", "gateway/datapath",
+		"gateway/datapath/compared/admission", "gateway/datapath/compared/nfqueue/queue",
+		"gateway/datapath/machine/...", "gateway/netfilter/guard", "gateway/netfilter/nftables"},
 	"gateway/datapath/compared/nfqueue/queue": {},
 
+	"gateway/keeper": {}, // open files outlive the daemon
+
 	// What clients say about their addresses, and are told: their frames, which address is whose, router advertisements.
-	"gateway/framelink":  {"internal/sockbuf"},
+	"gateway/framelink":  {"internal/sockbuf", "ppp", "ppp/pppoe"},
 	"gateway/prefixpool": {}, // a /64 for each client
 	"gateway/bindings":   {"gateway/budget", "gateway/due", "gateway/framelink"},
 	"gateway/routeradv":  {"gateway/budget", "gateway/due", "gateway/framelink"},
@@ -79,7 +74,7 @@ var allowedImports = map[string][]string{
 	"gateway/netfilter/guard":     {"gateway/datapath", "gateway/netfilter/nftables"},
 	"gateway/netfilter/nftables":  {},
 	"gateway/nat": {"gateway/ticker", "gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/machine/stack",
-		"gateway/netfilter/nftables"},
+		"gateway/netfilter/nftables", "gateway/shared"},
 
 	// what clients' connections were
 	"gateway/flowlog": {"gateway/datapath", "gateway/netfilter/conntrack", "gateway/netfilter/guard",
@@ -213,11 +208,9 @@ var testImports = map[string][]string{
 	// serves a table of its own to the verbs
 	"cmd/gatewayd": {"gateway/session", "manual/manualtest", "ppp", "ppp/pppoe"},
 
-	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/flowlog"},
-	"gateway/datapath/kernel":           {"gateway/datapath/datapathtest", "gateway/keeper"},
-	"gateway/datapath/compared/nfqueue": {"gateway/datapath/datapathtest"},
-	"gateway/access":                    {"gateway/users"},
-	"gateway/datapath/compared/tun":     {"gateway/datapath/datapathtest"},
+	"gateway/datapath/*":          {"gateway/datapath/datapathtest", "gateway/flowlog", "gateway/keeper"},
+	"gateway/datapath/compared/*": {"gateway/datapath/datapathtest"},
+	"gateway/access":              {"gateway/users"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
 	"lab/agent":    {"lab/labtest"},

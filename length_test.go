@@ -113,25 +113,38 @@ type source struct {
 // sources are the module's files in Go and C that are not generated.
 func sources(t *testing.T) (all []source) {
 	t.Helper()
-	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && slices.Contains([]string{".git", ".tools", "bin", "runs", "testdata"}, d.Name()):
-			return filepath.SkipDir
-		case d.IsDir() || !slices.Contains([]string{".go", ".c", ".h"}, filepath.Ext(p)):
-			return nil
-		}
+	eachFile(t, []string{".go", ".c", ".h"}, func(p string) error {
 		text, err := os.ReadFile(p)
 		if err == nil && !generated(text) {
 			all = append(all, source{filepath.ToSlash(p), text})
 		}
 		return err
 	})
-	if err != nil || len(all) < 10 {
-		t.Fatalf("%d files found: %v", len(all), err)
-	}
 	return all
+}
+
+// eachFile calls f with the path of each of the module's files whose name ends in one of the endings.
+func eachFile(t *testing.T, endings []string, f func(p string) error) {
+	t.Helper()
+	found := 0
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{".git", ".tools", "bin", "runs", "testdata"}, d.Name()):
+			return filepath.SkipDir
+		case d.IsDir() || !slices.Contains(endings, filepath.Ext(p)):
+			return nil
+		}
+		found++
+		return f(p)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 10 {
+		t.Fatalf("only %d files found: the test does not run at the module's root", found)
+	}
 }
 
 // generated reports whether a file says of itself that a program has made it, as go generate wants it: in a line of its

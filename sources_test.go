@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestIdentityOfSources: what the Makefile gives agents as their identity is another with each file that they contain,
-// for whatever architecture, and the same with all others and on all machines.
+// TestIdentityOfSources: the Makefile computes an identity of the sources of which agents are built. It changes with
+// each of these files (inside), also with files for other architectures. It does not change with other files, and is
+// the same on all machines.
 func TestIdentityOfSources(t *testing.T) {
 	dir := t.TempDir()
 	copied := exec.Command("cp", "-a", "--parents", "Makefile", "go.mod", "go.sum", ".ci/sources", "cmd/gateweigh-agent",
@@ -51,8 +52,8 @@ func TestIdentityOfSources(t *testing.T) {
 		{"ppp/pppoe/frame.go", "\n// more\n", true},
 		{"lab/agent/agent.go", "\n// more\n", true},
 		{"output/output.go", "\n// more\n", true},
-		{"ppp/more_riscv64.go", "package ppp\n", true}, // of one architecture alone
-		{"lab/watch/programs_bpfeb.o", "more", true},   // embedded where bytes have the other order
+		{"ppp/more_riscv64.go", "package ppp\n", true}, // for one architecture alone
+		{"lab/watch/programs_bpfeb.o", "more", true},   // embedded on machines with the other byte order
 		{"cmd/gateweigh-agent/main.go", "\n// more\n", true},
 		{"go.sum", "\n", true},
 		{"ppp/more_test.go", "package ppp\n", false},

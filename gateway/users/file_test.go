@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gateweigh/gateweigh/gateway/listfile"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -68,7 +69,7 @@ func TestProblemsNameFileAndLine(t *testing.T) {
 				`f:5: account "e": up_bps: ` + number + `, not "kM"`,
 				`f:6: account "f": session_timeout: ` + duration + `, not "8"`,
 				`f:7: account "g": idle_timeout: ` + duration + `, not "-1h"`}},
-		{"long line", "alice:" + someHash + "\n#" + strings.Repeat("x", maxLine), []string{"f:2: is longer than 4096 bytes"}},
+		{"long line", "alice:" + someHash + "\n#" + strings.Repeat("x", 4096), []string{"f:2: is longer than 4096 bytes"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			accounts, err := parse("f", strings.NewReader(tt.text))
@@ -120,8 +121,8 @@ func TestLimitsAreDocumented(t *testing.T) {
 func TestProblemsAreBounded(t *testing.T) {
 	_, err := parse("f", strings.NewReader(strings.Repeat("x\n", 100_000)))
 	var all interface{ Unwrap() []error }
-	if !errors.As(err, &all) || len(all.Unwrap()) != maxProblems {
-		t.Errorf("%d bytes of error, want %d lines", len(err.Error()), maxProblems)
+	if !errors.As(err, &all) || len(all.Unwrap()) != listfile.MaxProblems {
+		t.Errorf("%d bytes of error, want %d lines", len(err.Error()), listfile.MaxProblems)
 	}
 }
 

@@ -49,6 +49,13 @@ func amount(key, former string, parse func(string) (uint64, error), field func(*
 	return limit{key: key, formerKey: former, set: set, setFormer: quantity(field)}
 }
 
+// ParseLimits reads limits as accounts have them, key=value,key=value, and how many sessions there may be at once; 0:
+// any number.
+func ParseLimits(text string) (limits session.Limits, sessions int, err error) {
+	all, err := parseLimits(text)
+	return all.limits, all.sessions, err
+}
+
 // parseLimits reads key=value,key=value.
 func parseLimits(text string) (limits accountLimits, err error) {
 	var set []string

@@ -3,6 +3,7 @@
 package users
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,7 @@ func TestOtherUsersFile(t *testing.T) {
 			if err := os.Chown(path, c.uid, c.gid); err != nil {
 				t.Fatal(err)
 			}
-			_, _, err := load(path)
+			_, err := Open(path, slog.New(slog.DiscardHandler))
 			if c.wrong != (err != nil && strings.Contains(err.Error(), "chown root "+path)) {
 				t.Error(err)
 			}

@@ -32,17 +32,16 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"sync"
-	"time"
 	"unicode/utf8"
 
+	"github.com/gateweigh/gateweigh/gateway/listfile"
 	"github.com/gateweigh/gateweigh/gateway/session"
-	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
 const (
@@ -53,17 +52,12 @@ const (
 
 // Accounts are the accounts of a file. Its methods may be called from several goroutines.
 type Accounts struct {
-	path string
-	log  *slog.Logger
+	file *listfile.File[account]
 	line queue
 
-	mu     sync.Mutex
-	byName map[string]account // guarded by mu; a map is never changed once it is stored here
-	// fileStamp is the stamp of the file that was last read. settled means that a later change must have another stamp.
-	// Guarded by mu.
-	fileStamp fileStamp
-	settled   bool
-	problem   error // why the present file could not be read, so that byName is older; nil: it was read. Guarded by mu.
+	changed func() // see OnChange
+
+	mu sync.Mutex
 	// verified has the fingerprints of passwords that were right, by the account's name. Guarded by mu.
 	verified map[string][sha256.Size]byte
 	key      []byte
@@ -72,14 +66,16 @@ type Accounts struct {
 // Open reads a file of accounts. Errors name the file and the line. Later changes that cannot be read are logged, and
 // the accounts stay as they were until the file is valid again.
 func Open(path string, log *slog.Logger) (*Accounts, error) {
-	byName, seen, err := load(path)
+	file, err := listfile.Open(path, kind, log, parseLine)
 	if err != nil {
 		return nil, err
 	}
-	return &Accounts{
-		path: path, log: log, line: queue{maxLogins: maxWaiting, maxTurns: maxTurns, matches: hash.matches},
-		byName: byName, fileStamp: seen, verified: map[string][sha256.Size]byte{}, key: random(sha256.Size),
-	}, nil
+	a := &Accounts{
+		file: file, line: queue{maxLogins: maxWaiting, maxTurns: maxTurns, matches: hash.matches},
+		verified: map[string][sha256.Size]byte{}, key: random(sha256.Size),
+	}
+	file.OnChange(a.forget)
+	return a, nil
 }
 
 // Authenticate checks a name and password and returns the account's limits. Errors are session.ErrRejected,
@@ -88,7 +84,7 @@ func (a *Accounts) Authenticate(ctx context.Context, credentials session.Credent
 	if len(credentials.User) > maxName || len(credentials.Password) > maxPassword || !utf8.ValidString(credentials.User) {
 		return session.Login{}, fmt.Errorf("users: %w: no account can have such a name or password", session.Reject(""))
 	}
-	acc, known := a.current()[credentials.User]
+	acc, known := a.file.Entries()[credentials.User]
 	sum := a.fingerprint(credentials, acc.hash)
 	if known && a.isVerified(credentials.User, sum) {
 		return session.Login{User: credentials.User, Limits: acc.limits, Sessions: acc.sessions}, nil
@@ -115,34 +111,28 @@ type State struct {
 
 // State returns the state of the accounts. It reads the file if it has changed.
 func (a *Accounts) State() State {
-	all := a.current()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return State{len(all), a.problem}
+	return State{len(a.file.Entries()), a.file.Problem()}
 }
-
-// followEvery is the interval at which Follow checks the file.
-const followEvery = time.Second
 
 // Follow reads the file whenever it has changed, until ctx ends. So the log names a mistake in the file before the next
 // login.
-func (a *Accounts) Follow(ctx context.Context) error {
-	again := ticker.Every(followEvery)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-again.C:
-			a.current()
-		}
-	}
-}
+func (a *Accounts) Follow(ctx context.Context) error { return a.file.Follow(ctx) }
 
 // Knows reports whether a name has an account.
 func (a *Accounts) Knows(user string) bool {
-	_, known := a.current()[user]
+	_, known := a.file.Entries()[user]
 	return known
+}
+
+// Recall returns the login of an account whose password was right before, and a mark of that password: another password
+// has another mark.
+func (a *Accounts) Recall(user string) (login session.Login, mark string, known bool) {
+	acc, known := a.file.Entries()[user]
+	if !known {
+		return session.Login{}, "", false
+	}
+	sum := sha256.Sum256(append(append([]byte("gatewayd recall"), acc.hash.salt...), acc.hash.tag...))
+	return session.Login{User: user, Limits: acc.limits, Sessions: acc.sessions}, hex.EncodeToString(sum[:16]), true
 }
 
 // fingerprint returns a keyed hash of name, password and the account's stored hash. The key exists only in this
@@ -165,33 +155,19 @@ func (a *Accounts) isVerified(user string, sum [sha256.Size]byte) bool {
 	return found && hmac.Equal(before[:], sum[:])
 }
 
-// current returns the accounts of the present file, or if that cannot be read, those of the last readable one.
-func (a *Accounts) current() map[string]account {
+// OnChange has f called after each change of the file. f must not call the Accounts. OnChange must be called before the
+// Accounts are used.
+func (a *Accounts) OnChange(f func()) { a.changed = f }
+
+// forget removes the fingerprints of accounts that are gone.
+func (a *Accounts) forget(byName map[string]account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if info, err := os.Stat(a.path); err == nil && stampOf(info) == a.fileStamp && a.settled {
-		return a.byName
+	maps.DeleteFunc(a.verified, func(name string, _ [sha256.Size]byte) bool {
+		_, found := byName[name]
+		return !found
+	})
+	if a.changed != nil {
+		a.changed()
 	}
-	byName, seen, err := load(a.path)
-	// A change within the same tick of the file system's clock has the same stamp, so a file that changed less than a
-	// second ago is read again.
-	a.settled = time.Since(seen.changed()) > time.Second
-	a.problem = err
-	switch {
-	case err != nil:
-		if seen != a.fileStamp { // logged once for each state of the file
-			a.log.Error("local accounts stay as they were read before", "error", err)
-		}
-	default:
-		if seen != a.fileStamp {
-			a.log.Info("local accounts read", "file", a.path, "accounts", len(byName))
-		}
-		a.byName = byName
-		maps.DeleteFunc(a.verified, func(name string, _ [sha256.Size]byte) bool {
-			_, found := byName[name]
-			return !found
-		})
-	}
-	a.fileStamp = seen
-	return a.byName
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/gateweigh/gateweigh/gateway/listfile"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/internal/logtest"
 )
@@ -241,30 +242,6 @@ func TestMistakesLoggedOnChange(t *testing.T) {
 	}
 }
 
-// TestFreshFilesAreReadAgain: two changes within a tick of the file system's clock have the same time, so a file that
-// has just changed is read again, and a file that has not changed for a while only once.
-func TestFreshFilesAreReadAgain(t *testing.T) {
-	path := accountsFile(t, "alice:"+someHash)
-	a, _ := open(t, path)
-	stale := map[string]account{"nobody has read this": {}}
-	for a.settled = true; a.settled; { // repeat if the machine paused for a second in between
-		rewrite(t, path, "bob:"+someHash)
-		a.current()
-	}
-	a.byName = stale
-	if _, found := a.current()["bob"]; !found {
-		t.Errorf("a file changed a moment ago was not read again: %v", a.byName)
-	}
-	for !a.settled {
-		time.Sleep(10 * time.Millisecond)
-		a.current()
-	}
-	a.byName = stale
-	if _, found := a.current()["bob"]; found {
-		t.Error("a file that did not change was read again")
-	}
-}
-
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, mode os.FileMode) string {
@@ -282,7 +259,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	huge := file("huge", 0o600)
-	if err := os.Truncate(huge, maxFile+1); err != nil {
+	if err := os.Truncate(huge, listfile.MaxFile+1); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{

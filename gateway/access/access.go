@@ -92,7 +92,9 @@ func (h Hashed) Suitability(c session.Credentials) Suitability {
 
 // Authenticate implements Source.
 func (h Hashed) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
-	return h.Accounts.Authenticate(ctx, c)
+	login, err := h.Accounts.Authenticate(ctx, c)
+	login.Local = true
+	return login, err
 }
 
 // Remote is the source of RADIUS servers, which may know any user.

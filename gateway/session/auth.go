@@ -14,6 +14,8 @@ type Credentials struct {
 	Key  Key // of the client that logs in; over PPPoE it has no address yet
 	// FurtherAddrs are the addresses that the client has beside the first one, as Session's.
 	FurtherAddrs []netip.Addr
+	// CallCheck means that a device asks without a person: User and Password are made of its MAC address.
+	CallCheck bool
 	// Port is the PPPoE session in which the client logs in; Circuit and Remote are what an access
 	// node says of its line. Zero: it is on Ethernet.
 	Port            uint16

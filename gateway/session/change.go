@@ -298,7 +298,7 @@ func (t *Table) replaceEnded(c *client, next *entry, cause Cause, instant tableT
 	if before.state == Authenticated {
 		t.report(&ended, cause, late)
 	}
-	t.tellEnded(&before, ended)
+	t.tellEnded(&before, ended, cause)
 	t.cutter.Schedule(left...)
 	if next == nil {
 		t.remove(c)

@@ -39,6 +39,7 @@ const (
 	tagAddress = 2 // a further one
 	tagGrant6  = 3 // kind, length and address: one prefix of what a server gives by IPv6
 	tagNetwork = 4 // that was delegated: its length, and its address
+	tagWay     = 5 // how the device came in
 )
 
 // Names, in the file, of the state Authenticated for a client with a PPPoE session (line): without and with networks
@@ -102,8 +103,10 @@ func appendSession(b []byte, s *Session) []byte {
 // appendExtra appends the fields that former versions did not have; nil: there are none.
 func appendExtra(b []byte, s *Session) []byte {
 	n := len(s.FurtherAddrs) + len(s.Delegated)
-	if s.Owner != "" {
-		n++
+	for _, text := range []string{s.Owner, string(s.Way)} {
+		if text != "" {
+			n++
+		}
 	}
 	granted, more := appendGrant6(nil, s.IPv6)
 	if n += more; n == 0 {
@@ -112,6 +115,9 @@ func appendExtra(b []byte, s *Session) []byte {
 	b = appendNumbers(b, uint64(n))
 	if s.Owner != "" {
 		b = appendText(append(b, tagOwner), s.Owner)
+	}
+	if s.Way != "" {
+		b = appendText(append(b, tagWay), string(s.Way))
 	}
 	for _, addr := range s.FurtherAddrs {
 		b = appendText(append(b, tagAddress), addr.AsSlice())
@@ -129,6 +135,8 @@ func (d *decoder) extra(s *Session) {
 		switch tag {
 		case tagOwner:
 			s.Owner = string(text)
+		case tagWay:
+			s.Way = Way(text)
 		case tagAddress:
 			addr, known := netip.AddrFromSlice(text)
 			d.damaged = d.damaged || !known

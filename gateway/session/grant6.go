@@ -27,8 +27,16 @@ type Grant6 struct {
 // table. It must be called before the table is used.
 func (t *Table) Revoked(f func(Session)) { t.revoked = f }
 
-// tellEnded calls the functions that were given to Follow and Revoked, if a session that has ended concerns them.
-func (t *Table) tellEnded(before *entry, ended Session) {
+// OnEnd has f called with each session that has ended. f must not call the table, and must return soon. OnEnd must be
+// called before the table is used.
+func (t *Table) OnEnd(f func(Session, Cause)) { t.ended = f }
+
+// tellEnded calls the functions that were given to Follow, Revoked and OnEnd, if a session that has ended concerns
+// them.
+func (t *Table) tellEnded(before *entry, ended Session, cause Cause) {
+	if before.state == Authenticated && t.ended != nil {
+		t.ended(ended, cause)
+	}
 	if before.extraOrZero().pppoe.Session != 0 && t.hungUp != nil {
 		t.hungUp(before.key, before.extraOrZero().pppoe)
 	}

@@ -58,6 +58,18 @@ func (t *Table) Of(mac datapath.MAC, user string) (list []Session) {
 	return list
 }
 
+// ClientsOf returns the clients of a MAC address that have no PPPoE session, with the counts of their last reading.
+func (t *Table) ClientsOf(mac datapath.MAC) (list []Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c := t.macs[mac]; c != nil; c = c.nextOfMAC {
+		if c.state != "" && c.key.MAC == mac && c.extraOrZero().pppoe.Session == 0 {
+			list = append(list, t.snapshot(&c.entry))
+		}
+	}
+	return list
+}
+
 // displace ends a session, if it still exists, for the one that replaces it.
 func (t *Table) displace(s Session) error {
 	if s.PPPoE.Session != 0 {

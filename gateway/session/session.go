@@ -113,6 +113,11 @@ type Login struct {
 	Sessions int
 	// Shared means that the name stands for many people, as that of click-through logins.
 	Shared bool
+	// Way is how a device came in that did not log in itself; empty: it logged in.
+	Way Way
+	// Local means that a local account accepted the login. Remember is the person's wish that the device need not log in
+	// again. Neither is stored in the table.
+	Local, Remember bool
 	// For is the client that logged in. While a RADIUS server was asked, the address may have gone to another client,
 	// which Admit then refuses. Zero: whichever client has the address. It is not stored in the table.
 	For Key
@@ -134,6 +139,15 @@ type Login struct {
 	// it is Session.ID.
 	SessionID string
 }
+
+// Way is how a device came in without a login.
+type Way string
+
+const (
+	ByMAC      Way = "mac"        // a RADIUS server accepted its MAC address
+	ByList     Way = "list"       // the file of devices has its MAC address
+	Remembered Way = "remembered" // a person logged in with it before
+)
 
 // PPPoESession is a client's PPPoE session. The zero value is none: the client is on Ethernet.
 type PPPoESession struct {

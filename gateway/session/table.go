@@ -81,6 +81,7 @@ type Table struct {
 	dues          due.Queue[*client]              // clients by the next time a timer of theirs is due
 	hungUp        func(Key, PPPoESession)         // see Follow
 	revoked       func(Session)                   // see Revoked
+	ended         func(Session, Cause)            // see OnEnd
 	cutter        Cutter                          // see Cut
 	countedSince  func(f func(datapath.ID)) error // see CountedSince
 	duesChanged   chan struct{}                   // signals that the first of dues has changed
@@ -245,6 +246,7 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (
 	}
 	e.change(func(r *extraFields) {
 		r.furtherAddrs, r.delegated, r.pppoe, r.ipv6 = s.FurtherAddrs, s.Delegated, s.PPPoE, s.IPv6
+		r.way = s.Way
 	})
 	if s.State == Authenticated {
 		e.user, e.class, e.id = s.User, s.Class, s.ID

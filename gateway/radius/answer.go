@@ -120,8 +120,9 @@ func (c *Client) decide(credentials session.Credentials, p *radius.Packet) (sess
 		return session.Login{}, &session.Challenge{Message: replyMessage(p)}
 	}
 	if v, found := numericAttr(p, rfc2865.ServiceType_Type); found {
-		switch rfc2865.ServiceType(v) {
-		case rfc2865.ServiceType_Value_LoginUser, rfc2865.ServiceType_Value_FramedUser:
+		switch v := rfc2865.ServiceType(v); {
+		case v == rfc2865.ServiceType_Value_LoginUser, v == rfc2865.ServiceType_Value_FramedUser:
+		case v == rfc2865.ServiceType_Value_CallCheck && credentials.CallCheck:
 		default:
 			return session.Login{},
 				unfit("the server grants Service-Type %d, which is not network access (Login 1 or Framed 2)", v)

@@ -47,7 +47,8 @@ type avp struct {
 // a Disconnect- or CoA-Request they are refused.
 var attributes = []avp{
 	{"User-Name", 0, rfc2865.UserName_Type, logins | sessions | accept | naming,
-		"the user; in an Access-Accept: replaces the name that was sent. Upper and lower case are one name"},
+		"the user, or a device's MAC address (`devices.mac_format`); in an Access-Accept: replaces the name that was sent. " +
+			"Upper and lower case are one name"},
 	{"User-Password", 0, rfc2865.UserPassword_Type, logins,
 		"with `radius.method = \"pap\"`, and of PPPoE clients that use PAP"},
 	{"CHAP-Password", 0, rfc2865.CHAPPassword_Type, logins,
@@ -56,8 +57,8 @@ var attributes = []avp{
 		"`radius.nas_address`; not sent without it. In a request: must be it, or without it an address of the machine"},
 	{"NAS-Port", 0, rfc2865.NASPort_Type, lineRequest | sessions | naming, "PPPoE clients: the PPPoE session"},
 	{"Service-Type", 0, rfc2865.ServiceType_Type, logins | sessions | accept,
-		"sent: Login (portal, in Access-Requests) or Framed (PPPoE). In an Access-Accept: none, Login or Framed; others " +
-			"admit nobody"},
+		"sent: Login (portal, in Access-Requests), Call-Check (`devices.radius`, likewise) or Framed (PPPoE). In an " +
+			"Access-Accept: none, Login or Framed, and Call-Check where that was sent; others admit nobody"},
 	{"Framed-Protocol", 0, rfc2865.FramedProtocol_Type, lineRequest | sessions, "PPPoE clients: PPP"},
 	{"Framed-IP-Address", 0, rfc2865.FramedIPAddress_Type, portalRequest | sessions | accept | naming,
 		"the client's address; in an Access-Accept: that of a PPPoE client"},
@@ -86,7 +87,8 @@ var attributes = []avp{
 		"bytes of IP packets that the client received, modulo 2³²; with `radius.swap_octets` those that it sent"},
 	{"Acct-Session-Id", 0, rfc2866.AcctSessionID_Type, logins | sessions | onOff | naming,
 		"the session, 16 hexadecimal digits; in an Access-Request that of the session to come"},
-	{"Acct-Authentic", 0, rfc2866.AcctAuthentic_Type, sessions, "RADIUS, or Local where `auth.methods` does not have it"},
+	{"Acct-Authentic", 0, rfc2866.AcctAuthentic_Type, sessions,
+		"RADIUS, or Local where `auth.methods` does not have it; of devices by who let them in"},
 	{"Acct-Session-Time", 0, rfc2866.AcctSessionTime_Type, counted, "seconds, by the monotonic clock"},
 	{"Acct-Input-Packets", 0, rfc2866.AcctInputPackets_Type, counted, "packets, as Acct-Input-Octets"},
 	{"Acct-Output-Packets", 0, rfc2866.AcctOutputPackets_Type, counted, "packets, as Acct-Output-Octets"},

@@ -18,12 +18,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// requestSource is where logins come from: the portal or PPPoE. Requests of one do not queue behind those of the other.
+// requestSource is where logins come from: the portal, PPPoE, or devices that are asked about by their MAC address.
+// Requests of one do not queue behind those of the others.
 type requestSource int
 
 const (
 	byPortal requestSource = iota // logins, and all accounting
 	byLine                        // logins of PPPoE clients
+	byDevice                      // devices without a person
 	requestSources
 )
 
@@ -40,6 +42,9 @@ type service struct {
 func newService(c Config, inFlight int) *service {
 	s := &service{overdueInFlight: make(chan struct{}, overdueMost), tries: c.Retries + 1}
 	for w := range s.gates {
+		if requestSource(w) == byDevice { // nobody waits for these before a page
+			inFlight = max(1, inFlight*2/3)
+		}
 		s.gates[w] = session.NewGate(inFlight, c.Waiting)
 	}
 	return s

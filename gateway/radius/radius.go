@@ -94,7 +94,8 @@ type Config struct {
 	DeadTime time.Duration // how long a server that does not answer is skipped, default 30 s
 	// InFlight bounds the requests in flight that had no time to be answered yet, for logins and accounting
 	// each, default 128: about the capacity of a server's socket buffer. Logins of PPPoE clients, and other
-	// logins, have three quarters of it each, so that a flood of one keeps out none of the other.
+	// logins, have three quarters of it each, and devices without a person half, so that a flood of one keeps out none
+	// of the others.
 	InFlight int
 	// Waiting bounds further requests that wait for their turn, default 10,000: as many logins as the portal has
 	// connections. Both kinds of logins have as many each.
@@ -232,7 +233,10 @@ func (c *Client) Authenticate(ctx context.Context, credentials session.Credentia
 		return session.Login{}, fmt.Errorf("radius: %w: no request can have such a name or password", session.Reject(""))
 	}
 	source := byPortal
-	if credentials.Port != 0 {
+	switch {
+	case credentials.CallCheck:
+		source = byDevice
+	case credentials.Port != 0:
 		source = byLine
 	}
 	answer, err := c.auth.exchangeInOrder(

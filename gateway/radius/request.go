@@ -115,7 +115,10 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 	if err := p.proof(r.cfg.Method, r.credentials); err != nil {
 		return nil, err
 	}
-	if r.credentials.Port == 0 {
+	switch {
+	case r.credentials.CallCheck: // RFC 2865, 5.6
+		p.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_CallCheck))
+	case r.credentials.Port == 0:
 		p.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_LoginUser))
 	}
 	p.gateway(r.cfg)

@@ -43,6 +43,7 @@ func (c *Config) check() strict.Problems {
 	k.checkPPPoE()
 	k.checkIdent()
 	k.checkLogin()
+	k.checkDevices()
 	k.checkDatapath()
 	k.checkIPv6()
 	k.checkFlowLog()
@@ -357,8 +358,8 @@ func (k *checker) checkLogin() {
 	} else if !k.Auth.Has(MethodUsers) {
 		k.refuseUnused(`"users" is not in auth.methods`, "users.file")
 	}
-	if k.Auth.Has(MethodRADIUS) {
-		if !k.IsSet("radius.primary.address") {
+	if k.UsesRADIUS() {
+		if !k.IsSet("radius.primary.address") && k.Auth.Has(MethodRADIUS) {
 			k.report("radius.primary.address", `missing: "radius" is in auth.methods`)
 		}
 		return
@@ -424,27 +425,4 @@ func (k *checker) checkPPPoEOnly(kind datapath.Traits) {
 	}
 	k.refuseUnused(fmt.Sprintf("datapath.kind is %q", kind.Name), "garden.domains", "garden.prefixes", "garden.ports",
 		"lan.nd_proxy")
-}
-
-// checkServer checks a RADIUS server's keys together.
-func (k *checker) checkServer(table string, s RADIUSServer) {
-	used := k.IsSet(table+".address") && k.Auth.Has(MethodRADIUS)
-	switch {
-	case !k.Auth.Has(MethodRADIUS): // reported for each key already
-	case !used && table != "radius.primary" && (s.Secret != "" || s.SecretFile != "" || s.AcctAddress.IsValid()):
-		k.report(table+".address", "missing: other keys of the server are set")
-	case used && s.Secret == "" && s.SecretFile == "":
-		k.report(table+".secret", "missing: give it, or secret_file")
-	case s.Secret != "" && s.SecretFile != "":
-		k.report(table+".secret", "contradicts secret_file: give one of them")
-	}
-	if used && table != "radius.primary" && s.Address == k.RADIUS.Primary.Address {
-		k.report(table+".address", "%s is the primary server too: a second one must be another", s.Address)
-	}
-	if used && s.Address.Port() == 65535 && !s.AcctAddress.IsValid() {
-		k.report(table+".acct_address", "missing: there is no port after 65535")
-	}
-	if !k.RADIUS.Accounting {
-		k.refuseUnused("radius.accounting is false", table+".acct_address")
-	}
 }

@@ -92,6 +92,7 @@ type Config struct {
 	PPPoE    PPPoE
 	Ident    Ident
 	Auth     Auth
+	Devices  Devices
 	RADIUS   RADIUS
 	Users    Users
 	Limits   Limits
@@ -277,6 +278,9 @@ type Auth struct {
 // Has reports whether clients may log in this way.
 func (a Auth) Has(method string) bool { return slices.Contains(a.Methods, method) }
 
+// UsesRADIUS reports whether servers decide about clients.
+func (c *Config) UsesRADIUS() bool { return c.Auth.Has(MethodRADIUS) || c.Devices.RADIUS }
+
 // RADIUS is the configuration of the servers and of requests to them.
 type RADIUS struct {
 	Primary, Secondary RADIUSServer // Secondary without Address: none
@@ -373,6 +377,7 @@ func defaults() *Config {
 		Datapath: Datapath{Kind: kinds.All[0].Name, Device: "tun0",
 			Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto,
 			PinDir: "/sys/fs/bpf/gatewayd"},
+		Devices: Devices{Format: MACFormats[0], AskRandomised: true, AskAgain: time.Hour, Consent: true},
 		FlowLog: FlowLog{KeepFor: 90 * day, MaxBytes: 10_000_000_000},
 		NAT:     NAT{Hairpin: true},
 		lines:   map[string]int{},

@@ -161,12 +161,18 @@ func (k *checker) openFiles() {
 	}{{"radius.primary", &k.RADIUS.Primary}, {"radius.secondary", &k.RADIUS.Secondary}} {
 		switch {
 		case s.server.SecretFile != "":
-			k.readSecret(s.table+".secret_file", s.server)
+			s.server.Secret = k.secretIn(s.table+".secret_file", s.server.SecretFile)
 		case s.server.Secret != "" && isPublic(k.File):
 			k.report(s.table+".secret", "everyone can read this file: chmod o-r %s, or use secret_file", k.File)
 		}
 	}
+	if k.Devices.PasswordFile != "" {
+		k.Devices.Password = k.secretIn("devices.password_file", k.Devices.PasswordFile)
+	} else if k.Devices.Password != "" && isPublic(k.File) {
+		k.report("devices.password", "everyone can read this file: chmod o-r %s, or use password_file", k.File)
+	}
 	k.checkSecrets()
+	k.checkDevicesFile()
 	if f := k.Users.File; f != "" {
 		if info, err := os.Stat(f); errors.Is(err, fs.ErrNotExist) {
 			k.report("users.file",
@@ -194,41 +200,40 @@ func (k *checker) openFiles() {
 	}
 }
 
-// checkSecrets checks that the address of a request says which secret it is signed with.
-func (k *checker) checkSecrets() {
-	one, other := k.RADIUS.Primary, k.RADIUS.Secondary
-	if !k.RADIUS.Dynamic.IsValid() || one.Secret == "" || other.Secret == "" || one.Secret == other.Secret {
-		return
+// secretIn reads the secret of a key from a file: the first and only line. "": it is reported why there is none.
+func (k *checker) secretIn(key, path string) (read string) {
+	if isPublic(path) {
+		k.report(key, "everyone can read %s: chmod o-r %s", path, path)
+		return ""
 	}
-	for _, a := range []netip.AddrPort{one.Address, one.AcctAddress} {
-		for _, b := range []netip.AddrPort{other.Address, other.AcctAddress} {
-			if a.IsValid() && a.Addr().Unmap() == b.Addr().Unmap() {
-				k.report("radius.dynamic",
-					"both servers have the address %s and different secrets, so that its requests cannot be told apart: give both "+
-						"the same secret", a.Addr())
-				return
-			}
-		}
-	}
-}
-
-// readSecret reads a secret from its file: the first and only line.
-func (k *checker) readSecret(key string, s *RADIUSServer) {
-	if isPublic(s.SecretFile) {
-		k.report(key, "everyone can read %s: chmod o-r %s", s.SecretFile, s.SecretFile)
-		return
-	}
-	data, err := textfile.Read(s.SecretFile, maxFileBytes)
+	data, err := textfile.Read(path, maxFileBytes)
 	if err == nil && !utf8.Valid(data) {
 		err = errors.New("is no text")
 	}
 	if err == nil {
-		if s.Secret, err = secret(string(bytes.TrimRight(data, "\r\n"))); err != nil {
-			err = fmt.Errorf("%s %w", s.SecretFile, err)
+		if read, err = secret(string(bytes.TrimRight(data, "\r\n"))); err != nil {
+			err = fmt.Errorf("%s %w", path, err)
 		}
 	}
 	if err != nil {
 		k.report(key, "%v", err)
+	}
+	return read
+}
+
+// checkDevicesFile checks that there is a file of devices, so that it need not be named in vain.
+func (k *checker) checkDevicesFile() {
+	f := k.Devices.File
+	if f == "" {
+		return
+	}
+	switch info, err := os.Stat(f); {
+	case errors.Is(err, fs.ErrNotExist):
+		k.report("devices.file", "%s does not exist: make it with mode 644 and a line for each device, its MAC address", f)
+	case err != nil:
+		k.report("devices.file", "%v", textfile.Plain(err))
+	case !info.Mode().IsRegular():
+		k.report("devices.file", "%s is no regular file, which could be read again: name one", f)
 	}
 }
 
@@ -264,6 +269,7 @@ func (c *Config) complete() {
 	}
 	for _, path := range []*string{
 		&c.RADIUS.Primary.SecretFile, &c.RADIUS.Secondary.SecretFile, &c.Users.File,
+		&c.Devices.File, &c.Devices.PasswordFile,
 		&c.Portal.TLSCert, &c.Portal.TLSKey, &c.Portal.Templates,
 	} {
 		if *path != "" && !filepath.IsAbs(*path) {

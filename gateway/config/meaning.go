@@ -138,6 +138,23 @@ var meanings = map[string]meaning{
 
 	"auth.methods": {unset: required, text: "how clients log in"},
 
+	"devices.file": {unset: "none", text: "[devices that come in without a login](../devices.md), a MAC address a line, " +
+		"with limits and a name; others may not write it. A change is read within a second. A file with mistakes " +
+		"changes nothing: the log and `gatewayd status` name them"},
+	"devices.radius": {text: "`true`: the RADIUS servers are asked about the MAC address of a device that appears " +
+		"(Service-Type Call-Check)"},
+	"devices.mac_format": {text: "how User-Name has the MAC address, shown by that of `aabbccddeeff`: small letters as " +
+		"hostapd and Cisco, `\"AA:BB:CC:DD:EE:FF\"` as Mikrotik, `\"AA-BB-CC-DD-EE-FF\"` as RFC 3580"},
+	"devices.password":      {unset: "the User-Name", text: "User-Password of such requests"},
+	"devices.password_file": {text: "file with it, instead; not readable by everyone"},
+	"devices.ask_randomised": {text: "`false`: the servers are not asked about addresses that the device made itself, " +
+		"as phones do. `devices.file` and `devices.remember` apply to them all the same"},
+	"devices.ask_again": {text: "how long an answer about a device holds, yes or no. After it a device that is there is " +
+		"asked about again, and a no ends its session"},
+	"devices.remember": {unset: "devices are not remembered", text: "how long a device need not log in again after a " +
+		"login at the portal"},
+	"devices.consent": {text: "`true`: only where the person checks a box on the login page. `false`: always"},
+
 	"pppoe.enabled":  {text: "`true`: clients may log in by [PPP over Ethernet](../pppoe.md)"},
 	"pppoe.name":     {text: "AC-Name in offers"},
 	"pppoe.services": {unset: "any that a client asks for", text: "Service-Names offered"},

@@ -51,8 +51,8 @@ func (c *Config) settings() []setting {
 	}, c.lanSettings(), c.networkSettings(), []setting{
 		keyAt("wan.interface", &c.WAN.Interface, link),
 		keyAt("wan.delegation", &c.WAN.Delegation, strict.Boolean),
-	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.pppoeSettings(), c.identSettings(), c.radiusSettings(),
-		c.flowSettings(), []setting{
+	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.deviceSettings(), c.pppoeSettings(),
+		c.identSettings(), c.radiusSettings(), c.flowSettings(), []setting{
 			keyAt("users.file", &c.Users.File, file),
 			keyAt("limits.session_timeout", &c.Limits.SessionTimeout, duration(minute, 365*day)),
 			keyAt("limits.idle_timeout", &c.Limits.IdleTimeout, durationOrNone(minute, 365*day)),
@@ -125,6 +125,21 @@ func (c *Config) portalSettings() []setting {
 		keyAt("portal.success_url", &c.Portal.SuccessURL, webAddress),
 		keyAt("portal.terms", &c.Portal.Terms, prose(20_000)),
 		keyAt("auth.methods", &c.Auth.Methods, list(strict.Word(MethodRADIUS, MethodUsers, MethodClickThrough))),
+	}
+}
+
+func (c *Config) deviceSettings() []setting {
+	d := &c.Devices
+	return []setting{
+		keyAt("devices.file", &d.File, file),
+		keyAt("devices.radius", &d.RADIUS, strict.Boolean),
+		keyAt("devices.mac_format", &d.Format, strict.Word(MACFormats...)),
+		keyAt("devices.password", &d.Password, secret),
+		keyAt("devices.password_file", &d.PasswordFile, file),
+		keyAt("devices.ask_randomised", &d.AskRandomised, strict.Boolean),
+		keyAt("devices.ask_again", &d.AskAgain, duration(time.Second, 7*day)),
+		keyAt("devices.remember", &d.Remember, days(day, 365*day)),
+		keyAt("devices.consent", &d.Consent, strict.Boolean),
 	}
 }
 

@@ -91,7 +91,13 @@ var allowedImports = map[string][]string{
 	"gateway/pppoe":   {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},
 	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
-	"gateway/users":   {"gateway/ticker", "gateway/session", "textfile", "gateway/config"},
+	"gateway/users":   {"gateway/listfile", "gateway/session", "gateway/config"},
+	// files in which people write an entry a line
+	"gateway/listfile": {"gateway/ticker", "textfile"},
+	// devices that come in without a login
+	"gateway/device": {"gateway/budget", "gateway/config", "gateway/datapath", "gateway/listfile", "gateway/session",
+		"gateway/statefile", "gateway/ticker",
+		"gateway/users"},
 
 	"gateway/timeline": {"gateway/statefile"}, "gateway/statefile": {}, // times in files; files that may be damaged
 	"gateway/leasefile":  {"gateway/statefile", "gateway/timeline"},

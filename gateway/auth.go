@@ -34,7 +34,7 @@ func (s *survey) retransmissions() {
 	r := s.RADIUS
 	key := retries
 	switch {
-	case !s.Auth.Has(config.MethodRADIUS) || !s.IsSet(timeout) && !s.IsSet(retries):
+	case !s.UsesRADIUS() || !s.IsSet(timeout) && !s.IsSet(retries):
 		return
 	case !s.IsSet(retries):
 		key = timeout
@@ -117,9 +117,35 @@ func (t limitDefaults) Admit(addr netip.Addr, login session.Login) (session.Sess
 	} else {
 		t.g.admitted(s)
 		t.g.warnOfPorts(s.Addr)
-		t.g.log.Info("admitted", "client", s.Key.String(), "user", s.User, "session", s.ID)
+		if !t.operator {
+			t.g.remember(s, login)
+		}
+		t.g.log.Info("admitted", append([]any{"client", s.Key.String(), "user", s.User, "session", s.ID}, way(s)...)...)
 	}
 	return s, err
+}
+
+// way is how a device came in without a login, for the log.
+func way(s session.Session) []any {
+	if s.Way == "" {
+		return nil
+	}
+	return []any{"way", s.Way}
+}
+
+// End ends a session for a person or an operator, who do not want the device in again at once.
+func (t limitDefaults) End(addr netip.Addr, cause session.Cause) (session.Session, error) {
+	t.g.leaveOut(addr.Unmap())
+	return t.Table.End(addr, cause)
+}
+
+// Shown tells too that the client is there.
+func (t limitDefaults) Shown(addr netip.Addr) error {
+	err := t.Table.Shown(addr)
+	if s, known := t.g.table.Get(addr); known && t.g.devices.desk.Load() != nil {
+		t.g.seen(s.MAC)
+	}
+	return err
 }
 
 // setDefaults gives a login the limits that it lacks, and an operator's only the time between updates.
@@ -132,7 +158,9 @@ func (t limitDefaults) setDefaults(login *session.Login) {
 		return
 	}
 	setDefault(&l.SessionTimeout, given.SessionTimeout, d.SessionTimeout)
-	if login.PPPoE.Session == 0 || d.IdleTimeout != config.DefaultIdle { // a household may be idle on its line
+	// a household may be idle on its line, and nobody is at a television to log it in again
+	idle := login.PPPoE.Session != 0 || login.Way == session.ByMAC || login.Way == session.ByList
+	if !idle || d.IdleTimeout != config.DefaultIdle {
 		setDefault(&l.IdleTimeout, given.IdleTimeout, d.IdleTimeout)
 	}
 	setDefault(&l.UpBps, given.UpBps, d.UpRate)

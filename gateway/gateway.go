@@ -70,6 +70,7 @@ type gateway struct {
 	portal      *portal.Portal
 	homeListens bool // the portal answers at homePort too
 	users       *users.Accounts
+	devices     devices
 	dhcp        *dhcp.Server
 	dns         *dns.Server
 	pppoe       *pppoe.Server
@@ -158,7 +159,8 @@ func (g *gateway) parts() []part {
 		{"accounting", func(context.Context) (opened, error) { return opened{run: g.account}, nil }},
 		{"requests of RADIUS servers", g.openRequests},
 		step("login", g.openPortal),
-		{"pppoe", g.openLines}, // closed before the sessions: a link that ends by then is taken up by the next daemon
+		{"devices", g.openDevices}, // closed before the sessions, which it admits
+		{"pppoe", g.openLines},     // closed before the sessions: a link that ends by then is taken up by the next daemon
 		{"ident", g.openIdent},
 		{"users' file", g.openUsers},
 		{"dhcp", g.openDHCP},
@@ -312,6 +314,7 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 	o = opened{run: g.table.Run, close: g.table.Close}
 	g.table.CountedSince(g.dp.Moved)
 	g.table.Cut(g.connections)
+	g.table.OnEnd(g.sessionEnded)
 	g.table.Revoked(func(s session.Session) { g.revoke(anchorOf(s), s.ID) })
 	if fresh {
 		err = g.beginAnew()

@@ -138,6 +138,9 @@ func (g *gateway) verify(key session.Key) {
 		return known && s.Key == key && s.State != session.Authenticated
 	}
 	found, err := g.arp.PresentInTurn(g.sessionsCtx, key.Addr, key.MAC, claimed)
+	if found {
+		g.seen(key.MAC)
+	}
 	if found || err != nil || !claimed() {
 		return
 	}

@@ -88,6 +88,7 @@ func (g *gateway) enter6(key session.Key) {
 	if !slices.Contains(bound, key.Addr) && !g.delegated6.isOf(client, key.Addr) { // it has gone meanwhile
 		g.withdraw6(key, key.Addr)
 	}
+	g.seen(key.MAC)
 }
 
 // claim6 gives a client that an operator logs in an IPv6 address, as if the device had just sent a packet from it: it

@@ -85,8 +85,11 @@ func (g *gateway) dnsConfig() dns.Config {
 		NeverOpen: []netip.Prefix{cfg.LAN.Network()},
 		Local:     map[string]netip.Addr{}, IPv6: cfg.DNS.AnswerAAAA, Log: g.log,
 		ClientOf: func(addr netip.Addr) (mac [6]byte, admitted bool) {
-			s, _ := g.table.Get(addr)
-			return s.MAC, s.At(time.Now()).State == session.Authenticated
+			s, known := g.table.Get(addr)
+			if admitted = s.At(time.Now()).State == session.Authenticated; known && !admitted {
+				g.seen(s.MAC)
+			}
+			return s.MAC, admitted
 		},
 	}
 	if cfg.Portal.Enabled {
@@ -131,6 +134,7 @@ func CheckFiles(cfg *config.Config) []Finding {
 	}
 	s := &survey{Config: cfg}
 	s.retransmissions()
+	s.devices()
 	s.redundant()
 	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	sources, accounts, err := g.authenticator()
@@ -267,6 +271,7 @@ func (l leases) Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, e
 	err := l.g.table.Lease(key, hostname, end)
 	if err == nil {
 		l.g.leased6(key)
+		l.g.seen(key.MAC)
 	}
 	return err
 }

@@ -64,6 +64,7 @@ func (g *gateway) served(st *control.Status) {
 			st.Users.Problem = s.Problem.Error()
 		}
 	}
+	g.showDevices(st)
 	if g.pppoe != nil {
 		st.PPPoE = pppoeCounts(g.pppoe.Counts())
 		st.PPPoE["backed-off"] = g.pppoeAccess.backedOff.Load()

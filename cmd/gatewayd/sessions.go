@@ -26,7 +26,8 @@ func sessionsCommand(socket *string) *cobra.Command {
 			"sent, DOWN what it has received, IDLE the time since its last packet, LEFT the rest of its session time, and\n" +
 			"DATA LEFT that of the quota that is used up first.\n" +
 			"RATE is what it may send and receive, bits a second. A client whose session has ended shows why in place of\n" +
-			"its user. With --rates it takes a second, and NOW is what the client sent and received in that, bits a second.\n" +
+			"its user, and a device that came in without a login how it did in brackets: mac, list or remembered.\n" +
+			"With --rates it takes a second, and NOW is what the client sent and received in that, bits a second.\n" +
 			"With --json, one object a line, with all limits, what is left of each, and with --rates what was sent and received.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -104,6 +105,9 @@ func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rat
 			up, down = humanBytes(s.UpBytes), humanBytes(s.DownBytes)
 		}
 		user := orDash(plain(s.User, 40))
+		if s.Way != "" {
+			user += " [" + string(s.Way) + "]"
+		}
 		if s.LastEnd.Cause != "" {
 			user = "(" + plain(cmp.Or(s.LastEnd.Quota, string(s.LastEnd.Cause)), 40) + ")"
 		}

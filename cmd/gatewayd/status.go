@@ -83,6 +83,9 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	if s.Users != nil {
 		line("users", "%s", users(*s.Users))
 	}
+	if s.Listed != nil {
+		line("devices", "%s", devices(*s.Listed))
+	}
 	for _, r := range s.Servers {
 		line("server", "%s for %s %s", r.Server, r.Purpose, serverState(r))
 	}
@@ -170,17 +173,29 @@ func serverState(r control.Server) string {
 // users describes the state of the users' file.
 func users(u control.Users) string {
 	text := counted(u.Accounts, "account", "accounts")
-	first, more, several := strings.Cut(u.Problem, "\n")
-	switch {
-	case several:
-		return fmt.Sprintf("%s, as before the file was changed: %s (and %d more: see the log)", text, plain(first, 400), 1+
-			strings.Count(more, "\n"))
-	case first != "":
-		return fmt.Sprintf("%s, as before the file was changed: %s", text, plain(first, 400))
-	case u.Accounts == 0:
+	if u.Accounts == 0 && u.Problem == "" {
 		return text + ": nobody can log in by the users' file"
 	}
-	return text
+	return text + unread(u.Problem)
+}
+
+// devices describes the devices that come in without a login.
+func devices(l control.Listed) string {
+	return counted(l.Devices, "device", "devices") + " listed" + unread(l.Problem) + fmt.Sprintf("; %d remembered",
+		l.Remembered)
+}
+
+// unread says why a file that has changed has no effect; "": it has.
+func unread(problem string) string {
+	first, more, several := strings.Cut(problem, "\n")
+	switch {
+	case several:
+		return fmt.Sprintf(", as before the file was changed: %s (and %d more: see the log)", plain(first, 400), 1+
+			strings.Count(more, "\n"))
+	case first != "":
+		return fmt.Sprintf(", as before the file was changed: %s", plain(first, 400))
+	}
+	return ""
 }
 
 // writeAllCounts writes the counters of all parts.
@@ -195,6 +210,7 @@ func writeAllCounts(w io.Writer, s control.Status) {
 	writeCounts(w, "radius", s.RADIUS)
 	writeCounts(w, "portal", s.Portal)
 	writeCounts(w, "pppoe", s.PPPoE)
+	writeCounts(w, "devices", s.Devices)
 	writeCounts(w, "ident", s.Ident)
 	writeCounts(w, "flow log", s.Flows)
 }

@@ -75,6 +75,8 @@ type Status struct {
 	// why changes of sessions, logins above all, are not kept: nobody new is admitted; left out: they are kept
 	Unkept string `json:"unkept,omitempty"`
 	Users  *Users `json:"users,omitempty"` // of the users' file; left out: none is used
+	// devices that come in without a login; left out: none do
+	Listed *Listed `json:"listed,omitempty"`
 	// RADIUS servers, each for logins and for accounting, in the order in which they are asked
 	Servers []Server `json:"servers,omitempty"`
 
@@ -91,6 +93,7 @@ type Status struct {
 	RADIUS  map[string]uint64 `json:"radius,omitempty"`  // by word, of all servers
 	Portal  map[string]uint64 `json:"portal,omitempty"`  // by word
 	PPPoE   map[string]uint64 `json:"pppoe,omitempty"`   // by word
+	Devices map[string]uint64 `json:"devices,omitempty"` // by word
 	Ident   map[string]uint64 `json:"ident,omitempty"`   // by word
 	Flows   map[string]uint64 `json:"flows,omitempty"`   // by word, of the flow log
 
@@ -140,6 +143,14 @@ type Users struct {
 	Problem string `json:"problem,omitempty"`
 }
 
+// Listed are devices that come in without a login.
+type Listed struct {
+	Devices    int `json:"devices"`    // in the file of devices
+	Remembered int `json:"remembered"` // after a login
+	// mistakes of the file as it is now, a line each: the devices are those of the file before
+	Problem string `json:"problem,omitempty"`
+}
+
 // Server is a port of a RADIUS server.
 type Server struct {
 	Server  string `json:"server"`        // address and port
@@ -172,6 +183,7 @@ type Session struct {
 	Delegated []netip.Prefix `json:"delegated,omitempty"` // IPv6 networks: delegated to it, or its PPPoE session's /64s
 
 	User   string         `json:"user,omitempty"`   // who is logged in
+	Way    session.Way    `json:"way,omitempty"`    // how it came in; left out: by a login
 	ID     string         `json:"id,omitempty"`     // Acct-Session-Id
 	PPPoE  uint16         `json:"pppoe,omitempty"`  // session of the client's line; left out: it has none
 	Routes []netip.Prefix `json:"routes,omitempty"` // the networks behind the client (Framed-Route)
@@ -263,7 +275,7 @@ func asShown(client session.Session, network string) Session {
 		Network: network, Addr: client.Addr, Further: client.FurtherAddrs, State: client.State,
 		MAC:      net.HardwareAddr(client.MAC[:]).String(),
 		Hostname: client.Hostname, Delegated: client.Delegated,
-		LeasedAt: client.LeasedAt, LeaseEnd: client.LeaseEnd, User: client.User, ID: client.ID,
+		LeasedAt: client.LeasedAt, LeaseEnd: client.LeaseEnd, User: client.User, Way: client.Way, ID: client.ID,
 		PPPoE:  client.PPPoE.Session,
 		Routes: client.PPPoE.Routes,
 		Began:  client.Began, Seen: client.Seen,

@@ -56,6 +56,7 @@ With --rates a session has "now": what it sent and received in the second that t
 var shownTypes = []struct{ name, title string }{
 	{"Status", "`status --json`"},
 	{"Users", "`users` of it"},
+	{"Listed", "`listed` of it"},
 	{"Server", "`servers` of it"},
 	{"IPv6", "`ipv6` of the status"},
 	{"DelegatedPrefix", "`delegated` of `ipv6`"},

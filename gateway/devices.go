@@ -1,0 +1,213 @@
+// Devices that come in without a login.
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/device"
+	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/statefile"
+)
+
+// devices are the parts that let devices in without a login; those that the configuration disables, or that are not
+// open yet, are nil.
+type devices struct {
+	desk       atomic.Pointer[device.Desk]
+	remembered atomic.Pointer[device.Remembered]
+	file       *device.File
+}
+
+// openDevices begins to ask about devices, those too that are there already.
+func (g *gateway) openDevices(context.Context) (o opened, err error) {
+	cfg := g.cfg.Devices
+	if !cfg.On() {
+		return o, nil
+	}
+	var sources []device.Source
+	var runs []func(context.Context) error
+	var remembered *device.Remembered
+	if cfg.Remember > 0 {
+		if remembered, err = g.openRemembered(); err != nil {
+			return o, err
+		}
+		o.close = remembered.Close
+		g.devices.remembered.Store(remembered)
+		sources, runs = append(sources, remembered), append(runs, remembered.Run)
+	}
+	if cfg.File != "" {
+		if g.devices.file, err = device.OpenFile(cfg.File, g.log); err != nil {
+			return o, err
+		}
+		sources, runs = append(sources, g.devices.file), append(runs, g.devices.file.Follow)
+	}
+	if cfg.RADIUS {
+		sources = append(sources, device.Servers{RADIUS: g.radius, Format: cfg.Format, Password: cfg.Password,
+			Randomised: cfg.AskRandomised, Limit: radiusLimit(g.cfg.RADIUS)})
+	}
+	desk := device.New(device.Config{Sources: sources, Table: limitDefaults{g.table, g, false},
+		Keep: cfg.AskAgain, Log: g.log})
+	g.devices.desk.Store(desk)
+	if g.devices.file != nil {
+		g.followDevices()
+	}
+	o.close = func() error {
+		err := desk.Close()
+		if remembered != nil {
+			err = errors.Join(err, remembered.Close())
+		}
+		return err
+	}
+	if g.users != nil && remembered != nil {
+		g.users.OnChange(func() {
+			desk.Recheck(func(_ datapath.MAC, way session.Way) bool { return way == session.Remembered })
+		})
+	}
+	g.resumeDevices(desk)
+	o.run = func(ctx context.Context) error { return runAll(ctx, append(runs, desk.Run)...) }
+	return o, nil
+}
+
+// openRemembered opens the file of remembered devices.
+func (g *gateway) openRemembered() (*device.Remembered, error) {
+	path := filepath.Join(g.cfg.StateDir, "remembered.db")
+	store, err := device.OpenStore(path)
+	if errors.Is(err, statefile.ErrDamaged) {
+		if err = g.setAside(path, err, "no device is remembered"); err == nil {
+			store, err = device.OpenStore(path)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var accounts device.Accounts
+	if g.users != nil {
+		accounts = g.users
+	}
+	return device.OpenRemembered(store, accounts, g.cfg.Devices.Remember)
+}
+
+// followDevices has devices that are new in the file come in at once, and the sessions of those that are gone end.
+func (g *gateway) followDevices() {
+	g.devices.file.OnChange(func(lists func(datapath.MAC) bool) {
+		g.devices.desk.Load().Recheck(func(mac datapath.MAC, way session.Way) bool {
+			return way == session.ByList || way == "" && lists(mac)
+		})
+	})
+}
+
+// resumeDevices tells the desk of clients that were there before it.
+func (g *gateway) resumeDevices(desk *device.Desk) {
+	for s := range g.table.Each {
+		switch {
+		case s.PPPoE.Session != 0:
+		case s.State == session.Authenticated:
+			desk.Resume(s)
+		default:
+			desk.Seen(s.MAC)
+		}
+	}
+}
+
+// seen tells that a device is there, which may come in without a login. It returns at once.
+func (g *gateway) seen(mac datapath.MAC) {
+	if desk := g.devices.desk.Load(); desk != nil {
+		desk.Seen(mac)
+	}
+}
+
+// sessionEnded is told of each session that has ended.
+func (g *gateway) sessionEnded(s session.Session, cause session.Cause) {
+	if r := g.devices.remembered.Load(); r != nil {
+		g.sayNotForgotten(s, r.Ended(s, cause))
+	}
+	if desk := g.devices.desk.Load(); desk != nil && s.PPPoE.Session == 0 {
+		desk.Ended(s, cause)
+	}
+}
+
+// leaveOut keeps a device outside that somebody logs out, and forgets it before its session ends: after a crash between
+// the two it is still logged in.
+func (g *gateway) leaveOut(addr netip.Addr) {
+	s, known := g.table.Get(addr)
+	if !known || s.PPPoE.Session != 0 {
+		return
+	}
+	if r := g.devices.remembered.Load(); r != nil {
+		_, err := r.Forget(s.MAC)
+		g.sayNotForgotten(s, err)
+	}
+	if desk := g.devices.desk.Load(); desk != nil {
+		desk.Hold(s.MAC)
+	}
+}
+
+func (g *gateway) sayNotForgotten(s session.Session, err error) {
+	if err != nil {
+		g.log.Error("a device is forgotten, and may be remembered again after a restart: has the disk of state_dir room?",
+			"client", s.Key.String(), "user", s.User, "err", err)
+	}
+}
+
+// remember remembers a device after a login, where the person wishes it or the configuration says so.
+func (g *gateway) remember(s session.Session, login session.Login) {
+	r := g.devices.remembered.Load()
+	if r == nil || login.Way != "" || s.PPPoE.Session != 0 || g.cfg.Devices.Consent && !login.Remember {
+		return
+	}
+	switch err := r.Remember(s, login); {
+	case errors.Is(err, device.ErrNotRemembered):
+		g.log.Info("the device is not remembered", "client", s.Key.String(), "user", s.User, "reason", err)
+	case err != nil:
+		g.log.Error("remembering a device: has the disk of state_dir room?", "client", s.Key.String(), "user", s.User, "err",
+			err)
+	default:
+		g.log.Info("device remembered", "client", s.Key.String(), "user", s.User)
+	}
+}
+
+// showDevices adds what is known of devices to the status.
+func (g *gateway) showDevices(st *control.Status) {
+	desk := g.devices.desk.Load()
+	if desk == nil {
+		return
+	}
+	n := desk.Stats()
+	st.Devices = map[string]uint64{"asked": n.Asked, "admitted": n.Admitted, "refused": n.Refused,
+		"undecided": n.Undecided, "ended": n.Ended, "dropped": n.Dropped}
+	st.Listed = &control.Listed{}
+	if f := g.devices.file; f != nil {
+		devices, problem := f.State()
+		if st.Listed.Devices = devices; problem != nil {
+			st.Listed.Problem = problem.Error()
+		}
+	}
+	if r := g.devices.remembered.Load(); r != nil {
+		st.Listed.Remembered = len(r.All())
+	}
+}
+
+// devices warns of keys of [devices] that make no sense together.
+func (s *survey) devices() {
+	if path := s.Devices.File; path != "" {
+		file, err := device.OpenFile(path, slog.New(slog.DiscardHandler))
+		s.refuse(err)
+		if err == nil {
+			if n, _ := file.State(); n == 0 {
+				s.addFinding(Warning, "%s has no device: add a line with the MAC address of each", path)
+			}
+		}
+	}
+	if r, t := s.Devices.Remember, s.Limits.SessionTimeout; r > 0 && t > 0 && t < r {
+		s.addFinding(Warning, "%s: a session that has used up its time is not given again, so that devices log in again "+
+			"after limits.session_timeout, %s: set that no shorter, or do without devices.remember",
+			s.LineOf("devices.remember"), t)
+	}
+}

@@ -23,7 +23,7 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-.PHONY: coverage help deps deps-run guest-kernel build agents man check test test-one test-kernel test-bridge run generate bench over-ssh campaign live-page feel soak memory clean
+.PHONY: coverage help deps deps-run guest-kernel build agents man packages check test test-one test-kernel test-bridge run generate bench over-ssh campaign live-page feel soak memory clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,15 @@ man: build ## bin/share: man pages, and completion for bash, zsh and fish, as pa
 	rm -rf bin/share
 	bin/gateweigh manual bin/share
 	bin/gatewayd manual bin/share
+
+# ARM: Debian's armhf. OpenWrt's names of processors differ by model: make packages OPENWRT=arm64:aarch64_cortex-a72
+ARCHES  ?= amd64 arm64 arm
+OPENWRT ?= amd64:x86_64 arm64:aarch64_generic arm64:aarch64_cortex-a53 arm:arm_cortex-a7_neon-vfpv4
+INTO    ?= $(CURDIR)/bin/packages
+
+packages: man ## bin/packages: .deb, .rpm, OpenWrt's .apk and .ipk of gatewayd and gateweigh, the same bytes for the same commit
+	SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}" VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' \
+	ARCHES='$(ARCHES)' AGENTS='$(AGENTS)' OPENWRT='$(OPENWRT)' packaging/build '$(INTO)'
 
 # GOGC=400 spares staticcheck a quarter of its CPU time, for 0.6 GB of memory.
 check: ## formatting, go vet, staticcheck

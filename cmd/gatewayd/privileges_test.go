@@ -82,13 +82,13 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// TestCapabilitiesOfSystemdUnit: with the data path ebpf the daemon starts with the capabilities of contrib's unit, and
-// if one of them is missing it does not.
+// TestCapabilitiesOfSystemdUnit: with the data path ebpf the daemon starts with the capabilities of packaging's unit,
+// and if one of them is missing it does not.
 func TestCapabilitiesOfSystemdUnit(t *testing.T) {
 	t.Parallel()
 	w := newNetwork(t)
 	w.write("gatewayd.toml", "gatewayd.toml", w)
-	unit, err := os.ReadFile("../../contrib/gatewayd.service")
+	unit, err := os.ReadFile("../../packaging/gatewayd.service")
 	must(t, err)
 	bound := regexp.MustCompile(`(?m)^CapabilityBoundingSet=(.*)$`).FindSubmatch(unit)
 	ambient := regexp.MustCompile(`(?m)^AmbientCapabilities=(.*)$`).FindSubmatch(unit)

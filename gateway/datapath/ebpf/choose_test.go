@@ -206,18 +206,15 @@ func TestStamp(t *testing.T) {
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice}, MAC: aliceMAC, Admitted: true}))
 	d.stop() // ends the stamp's renewal
 	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() + 1e9*3600 }))
-	d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443)) // the next hop is now cached
-	run := func() (up, back uint32) {
-		up, _, _ = d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443))
-		back, _, _ = d.try(t, d.objs.WanIn, index(t, n.wan), tcp(40000, source(443), down))
-		return up, back
-	}
-	if up, down := run(); up != redirect || down != redirect {
-		t.Errorf("with a young stamp: verdicts %d and %d", up, down)
+	lan, wan, answer := index(t, n.lan), index(t, n.wan), tcp(40000, source(443), down)
+	up, _ := d.tryRedirected(t, d.objs.LanIn, lan, tcp(443), func() {})
+	if back, _, _ := d.try(t, d.objs.WanIn, wan, answer); up != redirect || back != redirect {
+		t.Errorf("with a young stamp: verdicts %d and %d", up, back)
 	}
 	must(t, d.set(func(s *gatewaySettings) { s.RedirectUntil = now() - 1e9 }))
-	if up, down := run(); up != ok || down != ok {
-		t.Errorf("with an old stamp: verdicts %d and %d", up, down)
+	up, _, _ = d.try(t, d.objs.LanIn, lan, tcp(443))
+	if back, _, _ := d.try(t, d.objs.WanIn, wan, answer); up != ok || back != ok {
+		t.Errorf("with an old stamp: verdicts %d and %d", up, back)
 	}
 }
 

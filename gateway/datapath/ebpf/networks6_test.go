@@ -63,12 +63,11 @@ func TestNetworksBehindIPv6(t *testing.T) {
 		{"to beside it", d.objs.WanIn, wan, down(server6, besideIt), shot, "not-leased", 0, 0},
 		{"from it, but from the WAN", d.objs.WanIn, wan, down(behindIt, behindIt), shot, "foreign-source", 0, 0},
 	} {
-		packets, before := d.packets(t), counters(t, d, alice)
-		verdict, frame, _ := d.try(t, step.prog, step.link, step.packet)
-		if change(packets, d.packets(t))["stack"] == 1 && step.reason == "forwarded" { // the next hop was not cached
+		var packets map[string]uint64
+		var before datapath.Counters
+		verdict, frame := d.tryWanting(t, step.reason, step.prog, step.link, step.packet, func() {
 			packets, before = d.packets(t), counters(t, d, alice)
-			verdict, frame, _ = d.try(t, step.prog, step.link, step.packet)
-		}
+		})
 		got, want := change(packets, d.packets(t)), map[string]uint64{step.reason: 1}
 		if verdict != step.verdict || !maps.Equal(got, want) {
 			t.Errorf("%s: verdict %d and %v, want %d and %v", step.name, verdict, got, step.verdict, want)

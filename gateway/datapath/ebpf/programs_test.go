@@ -4,6 +4,7 @@
 package ebpf
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -92,6 +93,35 @@ func (d *Datapath) try(t *testing.T, p *ebpf.Program, ifindex uint32, packet []b
 		t.Fatal(err)
 	}
 	return verdict, opts.DataOut, after
+}
+
+// tryRedirected is try of a packet that is to be redirected. It sends the packet until no next hop is lacking for it, each
+// time after before. A program knows a hop after one packet to it, for a second at most, and until the watcher hears of
+// a change of routes, links or addresses: that may be long after the change, also of one that the test has made.
+func (d *Datapath) tryRedirected(t *testing.T, p *ebpf.Program, ifindex uint32, packet []byte, before func()) (
+	verdict uint32, out []byte) {
+	t.Helper()
+	netnstest.Await(t, "a packet to be redirected", func() error {
+		before()
+		packets := d.packets(t)
+		if verdict, out, _ = d.try(t, p, ifindex, packet); verdict != ok {
+			return nil
+		}
+		return fmt.Errorf("the stack has it, counted %v", change(packets, d.packets(t)))
+	})
+	return verdict, out
+}
+
+// tryWanting is tryRedirected of a packet that is to be counted as forwarded, and try of others, after before too.
+func (d *Datapath) tryWanting(t *testing.T, reason string, p *ebpf.Program, ifindex uint32, packet []byte,
+	before func()) (verdict uint32, out []byte) {
+	t.Helper()
+	if reason == "forwarded" {
+		return d.tryRedirected(t, p, ifindex, packet, before)
+	}
+	before()
+	verdict, out, _ = d.try(t, p, ifindex, packet)
+	return verdict, out
 }
 
 // packets returns how many packets the programs have counted by outcome, without zeros.
@@ -200,13 +230,12 @@ func TestLANIn(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			d.try(t, d.objs.LanIn, lan, tcp(443)) // the next hop is now cached, for a second
-			packets, earlier := d.packets(t), counters(t, d, alice)
-			verdict, _, _ := d.try(t, d.objs.LanIn, lan, c.packet)
-			for n := 0; n < 10 && c.reason == "forwarded" && change(packets, d.packets(t))["stack"] == 1; n++ {
-				packets, earlier = d.packets(t), counters(t, d, alice) // the cache of next hops was just emptied
-				verdict, _, _ = d.try(t, d.objs.LanIn, lan, c.packet)
-			}
+			d.tryRedirected(t, d.objs.LanIn, lan, tcp(443), func() {}) // the next hop is now cached, for a second
+			var packets map[string]uint64
+			var earlier datapath.Counters
+			verdict, _ := d.tryWanting(t, c.reason, d.objs.LanIn, lan, c.packet, func() {
+				packets, earlier = d.packets(t), counters(t, d, alice)
+			})
 			if verdict != c.verdict {
 				t.Errorf("verdict %d, want %d", verdict, c.verdict)
 			}

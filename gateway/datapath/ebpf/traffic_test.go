@@ -51,8 +51,7 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 	if got := counters(t, next, alice); got.Epoch != before.Epoch || got.UpBytes != before.UpBytes || before.UpBytes == 0 {
 		t.Errorf("counters %+v, were %+v", got, before)
 	}
-	next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443)) // the next hop is now cached: the next packet is redirected
-	if verdict, _, _ := next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443)); verdict != redirect ||
+	if verdict, _ := next.tryRedirected(t, next.objs.LanIn, index(t, n.lan), tcp(443), func() {}); verdict != redirect ||
 		next.packets(t)["forwarded"] == 0 {
 		t.Errorf("an admitted client's packet has verdict %d, counted as %v", verdict, next.packets(t))
 	}

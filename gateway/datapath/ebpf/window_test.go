@@ -135,9 +135,8 @@ func TestWindows(t *testing.T) {
 		if c.idle {
 			meters = gatewayMeters{}
 		}
-		both(meters)
 		in := tcp(dest, edits...)
-		verdict, out, _ := d.try(t, program, index(t, from), in)
+		verdict, out := d.tryRedirected(t, program, index(t, from), in, func() { both(meters) })
 		if verdict != redirect {
 			t.Errorf("%s: verdict %d", c.label, verdict)
 		}

@@ -1,7 +1,7 @@
 // Tests of damaged files, a full disk, lost reports and a crash. newWorld makes a client and a server with this
 // namespace as a masquerading router between them; start runs a log in a folder, and whois searches it until it finds a
 // flow (log_test.go). writer makes a log without the kernel's reports, and numbered(i) is the i-th of many different
-// flows (million_test.go).
+// flows (many_test.go).
 
 package flowlog
 

@@ -1,4 +1,4 @@
-// Fuzz tests of what reads the log's files. numbered(i) is the i-th of many different flows (million_test.go).
+// Fuzz tests of what reads the log's files. numbered(i) is the i-th of many different flows (many_test.go).
 
 package flowlog
 

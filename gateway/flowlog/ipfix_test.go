@@ -1,5 +1,5 @@
 // Tests of the export of flows to a collector by IPFIX (RFC 7011). start runs a log (log_test.go), and numbered(i) is
-// the i-th of many different flows (million_test.go).
+// the i-th of many different flows (many_test.go).
 
 package flowlog
 

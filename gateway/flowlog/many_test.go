@@ -1,4 +1,4 @@
-// Tests of a log with 1,000,000 flows. writer makes a log without the kernel's reports; start runs one with them, and
+// Tests of a log with many flows. writer makes a log without the kernel's reports; start runs one with them, and
 // holders tells which user has a client's address (log_test.go).
 
 package flowlog
@@ -9,75 +9,95 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// TestSearchMillionFlows writes 1,000,000 flows, of which 16 share each port. It searches for flows alternately by the
-// client's address and by the outer one: for each 499th flow, or for every flow with FLOWLOG_EVERY=1. Long: the steps
-// of one run, each of which needs the state that the one before left.
-func TestSearchMillionFlows(t *testing.T) {
-	const flows = 1_000_000
-	step := 499
-	if os.Getenv("FLOWLOG_EVERY") != "" {
-		step = 1
+// sharers is how many flows share each port in a log that manyFlows writes.
+const sharers = 16
+
+// TestSearchManyFlows searches 48,000 flows in several files, of which 16 share each port, alternately by the client's
+// address and by the outer one.
+func TestSearchManyFlows(t *testing.T) {
+	defer func(before int64) { rotateSize = before }(rotateSize)
+	rotateSize = 4 << 20
+	const ports, step = 3000, 31
+	folder, files := manyFlows(t, ports)
+	if files < 4 {
+		t.Errorf("%d files, want several", files)
 	}
-	folder := t.TempDir()
-	log := writer(t, folder)
+	var searching sync.WaitGroup
+	for first := range 2 { // searches share buffers
+		searching.Go(func() {
+			for i := first * step; i < sharers*ports && !t.Failed(); i += 2 * step {
+				searchFlow(t, folder, i, ports)
+			}
+		})
+	}
+	searching.Wait()
+}
+
+// BenchmarkSearchMillionFlows is TestSearchManyFlows with 1,000,000 flows, and files as large as a gateway's. An
+// operation is a search.
+func BenchmarkSearchMillionFlows(b *testing.B) {
+	folder, _ := manyFlows(b, mostPorts)
+	b.Run("search", func(b *testing.B) { // in a benchmark of its own: the log is written once
+		var next atomic.Int64
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				searchFlow(b, folder, int(next.Add(499))%(sharers*mostPorts), mostPorts)
+			}
+		})
+	})
+}
+
+// manyFlows writes sharers flows for each of a number of ports to a log, whose files it then packs.
+func manyFlows(t testing.TB, ports int) (folder string, files int) {
+	t.Helper()
+	folder = t.TempDir()
+	log, flows := writer(t, folder), sharers*ports
 	for i := range flows {
-		flow := numbered(i)
+		flow := sharing(i, ports)
 		flow.Event, flow.End = Begins, time.Time{}
 		log.add(flow, true, false)
-		flow = numbered(i)
-		log.add(flow, false, true)
-		if i%10_000 == 9_999 {
+		log.add(sharing(i, ports), false, true)
+		if i%2000 == 1999 {
 			log.flush(time.Now())
 		}
 	}
-	if stats := log.Stats(); stats.Started != flows || stats.Ended != flows || stats.Lost != 0 {
+	log.flush(time.Now())
+	if stats := log.Stats(); stats.Started != uint64(flows) || stats.Ended != uint64(flows) || stats.Lost != 0 {
 		t.Fatalf("%+v", stats)
 	}
 	must(t, log.out.Close())
 	must(t, tidy(context.Background(), log.cfg, "", time.Now()))
-	files, err := segments(folder)
+	all, err := segments(folder)
 	must(t, err)
 	var size int64
-	for _, file := range files {
+	for _, file := range all {
 		if size += file.bytes; !file.packed {
 			t.Errorf("%s is not packed", file.base)
 		}
 	}
-	t.Logf("%d files, %.1f bytes a flow", len(files), float64(size)/flows)
-	began := time.Now()
-	var next, found atomic.Int64
-	var asking sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		asking.Go(func() {
-			for i := int(next.Add(int64(step))) - step; i < flows && !t.Failed(); i = int(next.Add(int64(step))) - step {
-				want := numbered(i)
-				key := want.keys()[i%2]
-				current, err := FindFlows(folder, key, want.Start.Add(time.Second))
-				if err != nil || len(current.Flows) != 1 || current.Flows[0] != want || current.Damaged+current.Slow > 0 {
-					t.Errorf("flow %d by %s: %+v, %v, not %+v", i, key, current, err, want)
-					return
-				}
-				if n := found.Add(1); n%50_000 == 0 {
-					t.Logf("found %d of %d, %.0f a second", n, flows/step, float64(n)/time.Since(began).Seconds())
-				}
-			}
-		})
-	}
-	asking.Wait()
-	if n, asked := found.Load(), int64((flows-1)/step+1); n != asked {
-		t.Errorf("found %d of %d", n, asked)
-	} else {
-		t.Logf("found %d of %d in %v, %.0f a second", n, asked, time.Since(began).Round(time.Second),
-			float64(n)/time.Since(began).Seconds())
+	t.Logf("%d files, %.1f bytes a flow", len(all), float64(size)/float64(flows))
+	return folder, len(all)
+}
+
+// searchFlow searches for the i-th flow of manyFlows. It has to find that alone, by the index of each file.
+func searchFlow(t testing.TB, folder string, i, ports int) {
+	t.Helper()
+	want := sharing(i, ports)
+	key := want.keys()[i%2]
+	got, err := FindFlows(folder, key, want.Start.Add(time.Second))
+	if err != nil || len(got.Flows) != 1 || got.Flows[0] != want || got.Damaged+got.Slow > 0 {
+		t.Errorf("flow %d by %s: %+v, %v, not %+v", i, key, got, err, want)
 	}
 }
+
+// sharing returns the i-th of flows from a number of ports, each of which comes again after all others.
+func sharing(i, ports int) Flow { return numbered(i/ports*mostPorts + i%ports) }
 
 // TestSearchReadsLittle: a search in an index of many entries finds its entries and reads only a few runs, also when
 // hashes are spread unevenly.
@@ -127,14 +147,17 @@ func (r *readings) ReadAt(b []byte, at int64) (int, error) {
 	return r.Reader.ReadAt(b, at)
 }
 
+// mostPorts is the number of ports of numbered's flows.
+const mostPorts = 62_500
+
 // numbered returns the i-th of 1,000,000 different flows.
 func numbered(i int) Flow {
 	start := time.Date(2026, 3, 1, 0, 0, 0, i, time.UTC).Add(time.Duration(i) * 100 * time.Microsecond)
-	port := uint16(1024 + i%62_500)
+	port := uint16(1024 + i%mostPorts)
 	return Flow{
 		Event: Ends, Start: start, End: start.Add(2 * time.Second), Protocol: 17,
-		Client:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 62_500), byte(2 + i%200)}), port),
-		Outside: netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(i / 62_500)}), port),
+		Client:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / mostPorts), byte(2 + i%200)}), port),
+		Outside: netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(i / mostPorts)}), port),
 		Peer:    netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 443),
 		MAC:     "02:00:00:00:00:09", User: "user" + string(rune('a'+i%26)), Session: "5f3c2a7e00000001", UpBytes: uint64(i),
 		UpPkts: 3, DownBytes: 1 << 20, DownPkts: 700,

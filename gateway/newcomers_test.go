@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -33,14 +34,13 @@ func (d daemon) sessions(t *testing.T) (all []control.Session) {
 func (d daemon) awaitClients(t *testing.T, want int) []control.Session {
 	t.Helper()
 	var all []control.Session
-	for range 12000 {
-		if all = d.sessions(t); len(all) == want {
-			return all
+	netnstest.Await(t, fmt.Sprint(want, " clients"), func() error {
+		if all = d.sessions(t); len(all) != want {
+			return fmt.Errorf("there are %+v", all)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %d clients; there are %+v", want, all)
-	return nil
+		return nil
+	})
+	return all
 }
 
 // hasEntry reports whether a client has an entry.

@@ -256,16 +256,22 @@ func Until(t testing.TB, label string, ok func() bool) {
 	})
 }
 
-// Await calls ok until it returns nil, and fails the test with its last error after two minutes, which is long enough
-// for a machine that runs other programs.
+// patience is how long Await waits, which is long enough for a machine that runs other programs. A test shortens it.
+var patience = 4 * time.Minute
+
+// Await calls ok until it returns nil, and fails the test with its last error when patience is over. The last call
+// begins after that time, so that what has come within it is seen, however long a call takes.
 func Await(t testing.TB, label string, ok func() error) {
 	t.Helper()
-	err := errors.New("never tried")
-	for range 12000 {
-		if err = ok(); err == nil {
+	for began, calls := time.Now(), 1; ; calls++ {
+		waited := time.Since(began)
+		err := ok()
+		if err == nil {
 			return
+		}
+		if waited > patience {
+			t.Fatalf("waited in vain for %s, for %v and %d looks: %v", label, time.Since(began).Round(time.Second), calls, err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("waited in vain for %s: %v", label, err)
 }

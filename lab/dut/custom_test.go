@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
@@ -201,13 +201,12 @@ processes = ["tail"]
 // awaitGone waits until no process of that name is left. A killed process takes a moment to disappear.
 func awaitGone(t *testing.T, h testHost, name string) {
 	t.Helper()
-	for range 12000 {
-		if !slices.Contains(h.processes(t), name) {
-			return
+	netnstest.Await(t, name+" to end", func() error {
+		if all := h.processes(t); slices.Contains(all, name) {
+			return fmt.Errorf("there are %v", all)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("%s still runs: %v", name, h.processes(t))
+		return nil
+	})
 }
 
 // TestCustomErrorsNameDeviceKeyAndOutput: the error of a command that fails names device and key, and has its output.

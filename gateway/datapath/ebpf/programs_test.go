@@ -95,9 +95,9 @@ func (d *Datapath) try(t *testing.T, p *ebpf.Program, ifindex uint32, packet []b
 	return verdict, opts.DataOut, after
 }
 
-// tryRedirected is try of a packet that is to be redirected. It sends the packet until no next hop is lacking for it, each
-// time after before. A program knows a hop after one packet to it, for a second at most, and until the watcher hears of
-// a change of routes, links or addresses: that may be long after the change, also of one that the test has made.
+// tryRedirected is try of a packet that is to be redirected. It sends the packet until no next hop is lacking for it,
+// each time after before. A program knows a hop after one packet to it, for a second at most, and until the watcher
+// hears of a change of routes, links or addresses: that may be long after the change, also of one that the test made.
 func (d *Datapath) tryRedirected(t *testing.T, p *ebpf.Program, ifindex uint32, packet []byte, before func()) (
 	verdict uint32, out []byte) {
 	t.Helper()

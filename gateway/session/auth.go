@@ -9,6 +9,8 @@ import (
 // may have chosen every byte.
 type Credentials struct {
 	User, Password string
+	// Code is a voucher's, as typed, instead of User and Password; empty: there is none.
+	Code string
 	// CHAP is an answer to a challenge, instead of Password; nil: there is none.
 	CHAP *CHAP
 	Key  Key // of the client that logs in; over PPPoE it has no address yet
@@ -57,7 +59,18 @@ type Rejection struct {
 	// Message comes from the server that rejected the login. It is valid UTF-8 without
 	// control characters other than newlines, and it is not HTML. It may be empty.
 	Message string
+	// Reason says why a voucher whose code is right admits nobody; empty: the credentials are wrong, or not allowed.
+	Reason Reason
 }
+
+// Reason is why a voucher admits nobody.
+type Reason string
+
+const (
+	Expired Reason = "expired" // its time since the first use, or its date, is over
+	UsedUp  Reason = "used-up" // its time online, or its data
+	Revoked Reason = "revoked" // by the operator
+)
 
 // Challenge is an ErrMoreAsked with the server's question, which is as Rejection's Message.
 type Challenge struct{ Message string }
@@ -76,7 +89,10 @@ func (c *Challenge) Unwrap() error { return ErrMoreAsked }
 func Reject(message string) error { return &Rejection{Message: message} }
 
 func (r *Rejection) Error() string {
-	if r.Message == "" {
+	switch {
+	case r.Reason != "":
+		return ErrRejected.Error() + ": the voucher is " + string(r.Reason)
+	case r.Message == "":
 		return ErrRejected.Error()
 	}
 	return ErrRejected.Error() + ": " + r.Message

@@ -31,6 +31,21 @@ func (t *Table) Revoked(f func(Session)) { t.revoked = f }
 // called before the table is used.
 func (t *Table) OnEnd(f func(Session, Cause)) { t.ended = f }
 
+// Ends calls visit with the ends of sessions that are not accounted yet, in their order.
+func (t *Table) Ends(visit func(Event)) error {
+	if err := t.holdOpen(); err != nil {
+		return err
+	}
+	defer t.openLock.RUnlock()
+	return t.journal.store.Events(0, func(number uint64, record []byte) (bool, error) {
+		e, err := eventOf(number, record)
+		if err == nil && e.Kind == Ended {
+			visit(e)
+		}
+		return true, err
+	})
+}
+
 // tellEnded calls the functions that were given to Follow, Revoked and OnEnd, if a session that has ended concerns
 // them.
 func (t *Table) tellEnded(before *entry, ended Session, cause Cause) {

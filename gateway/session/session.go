@@ -118,6 +118,8 @@ type Login struct {
 	// Local means that a local account accepted the login. Remember is the person's wish that the device need not log in
 	// again. Neither is stored in the table.
 	Local, Remember bool
+	// Voucher names the voucher that admits the client; empty: none. It is not stored in the table.
+	Voucher string
 	// For is the client that logged in. While a RADIUS server was asked, the address may have gone to another client,
 	// which Admit then refuses. Zero: whichever client has the address. It is not stored in the table.
 	For Key

@@ -1,5 +1,6 @@
 // Package guesses slows down who guesses passwords, whatever the way in: wrong passwords are counted by the client's
-// MAC address, by the user's name, and by the line that an access node names.
+// MAC address, by the user's name, and by the line that an access node names; wrong voucher codes by the MAC address,
+// and all of them together.
 //
 // Nobody is locked out by mistyping, and no client locks out another: a wait is for the guesser's device,
 // and for a name it is short and not for the device where the user last logged in.
@@ -8,6 +9,8 @@ package guesses
 import (
 	"context"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 // MAC is a client's hardware address.
@@ -19,6 +22,7 @@ type Guard struct {
 	clients     attempts
 	names       names
 	accessLines accessLines
+	codes       budget.Clock
 }
 
 // Attempter is a client that wants to log in.

@@ -1,0 +1,37 @@
+package guesses
+
+import (
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
+)
+
+// codeRate bounds the wrong voucher codes of all devices together. A code has no user, so made-up MAC addresses could
+// otherwise guess at any rate. While the allowance is used up every code waits, right ones too: to answer them would
+// tell right guesses from wrong ones.
+var codeRate = budget.Rate{AtOnce: 50, EachSecond: 5}
+
+// codeWait is how long a code waits then. It is short, because places come every fifth of a second.
+const codeWait = time.Second
+
+// WaitCode is how long the client must wait before it may try a code; 0: it may try now. all means that it waits for
+// other devices' wrong codes.
+func (t *Try) WaitCode() (wait time.Duration, all bool) {
+	wait = t.wait()
+	if wait == 0 && !t.guard.codes.Has(codeRate, 1, budget.Now()) {
+		return codeWait, true
+	}
+	return wait, false
+}
+
+// FailedCodes are the wrong codes and passwords of the client that still count.
+func (t *Try) FailedCodes() int { return t.recent() }
+
+// WrongCode counts a wrong code.
+func (t *Try) WrongCode() {
+	t.fail()
+	t.guard.codes.Charge(codeRate, 1, budget.Now())
+}
+
+// RightCode clears the client's failures after a login with a code.
+func (t *Try) RightCode() { t.succeeded() }

@@ -1,0 +1,360 @@
+package voucher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/timeline"
+)
+
+// FileName is the file in a state folder in which a book is kept.
+const FileName = "vouchers.db"
+
+// Book is a daemon's vouchers, of all of its networks. Its methods may be called from several goroutines.
+type Book struct {
+	store Store
+	log   *slog.Logger
+	clock clock
+
+	creating sync.Mutex      // held while a batch is added
+	one      [256]sync.Mutex // held while a voucher changes: that of the ID's last byte
+
+	mu      sync.Mutex // guards what follows
+	batches []*batch   // in the order of first
+	open    map[string]ID
+	ofOne   map[ID]int // open sessions of each voucher
+	ended   map[ID][]ending
+	tables  map[string]Table // by network
+	changed chan struct{}    // has an element when ended has
+}
+
+// clock is what time it is: by the wall clock, and on the state folder's time line (see timeline.Line).
+type clock struct {
+	wall, line func() time.Time
+	save       func() error // keeps how both relate
+}
+
+// ending is what a session used.
+type ending struct {
+	session string
+	online  time.Duration
+	bytes   uint64
+}
+
+// Open opens the book in a state folder, and begins one where there is none.
+func Open(folder string, log *slog.Logger) (*Book, error) {
+	line, err := timeline.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	store, err := OpenFile(filepath.Join(folder, FileName))
+	if err != nil {
+		return nil, err
+	}
+	b, err := OpenStore(store, log, clock{time.Now, func() time.Time { return line.At(time.Now()) }, line.Save})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return b, nil
+}
+
+// OpenStore reads the book in a store, which it closes with Close.
+func OpenStore(store Store, log *slog.Logger, c clock) (*Book, error) {
+	b := &Book{store: store, log: log, clock: c, open: map[string]ID{}, ofOne: map[ID]int{}, ended: map[ID][]ending{},
+		tables: map[string]Table{}, changed: make(chan struct{}, 1)}
+	err := store.Batches(func(first ID, data []byte) error {
+		one, err := decodeBatch(data)
+		if err != nil {
+			return fmt.Errorf("batch of voucher %d: %w", first, err)
+		}
+		one.first = first
+		b.batches = append(b.batches, one)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, store.Vouchers(0, func(id ID, data []byte) (bool, error) {
+		r, err := decodeRecord(data)
+		if err != nil {
+			return false, fmt.Errorf("voucher %d: %w", id, err)
+		}
+		for _, u := range r.Uses {
+			b.setOpen(u.Session, id)
+		}
+		return true, nil
+	})
+}
+
+// Close closes the store, after writing what sessions used that have ended.
+func (b *Book) Close() error { return errors.Join(b.settle(), b.store.Close()) }
+
+// Create adds a batch of vouchers and returns them. An empty name becomes the first number that is free.
+func (b *Book) Create(name string, count int, terms Terms) ([]Voucher, error) {
+	if err := Check(name, count, terms); err != nil {
+		return nil, err
+	}
+	b.creating.Lock()
+	defer b.creating.Unlock()
+	one, err := b.next(name)
+	if err != nil {
+		return nil, err
+	}
+	one.Count, one.Terms, one.Created = count, terms, b.clock.wall().UTC().Truncate(time.Second)
+	for range 3 { // codes are taken once in a thousand years
+		var all []Voucher
+		c := Change{Batches: []Record{{ID: one.first, Is: encode(one)}}, Vouchers: make([]Record, 0, count)}
+		codes := newCodes(count)
+		for i, code := range codes {
+			r := &record{Code: code}
+			id := one.first + ID(i)
+			c.Vouchers = append(c.Vouchers, Record{ID: id, Is: r.encode(), Code: code})
+			all = append(all, b.show(one, id, r))
+		}
+		if err = b.store.Write(c); !errors.Is(err, ErrChanged) {
+			if err != nil {
+				return nil, err
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.batches = append(b.batches, one)
+			return all, nil
+		}
+	}
+	return nil, err
+}
+
+// next returns a batch of a name with the next IDs.
+func (b *Book) next(name string) (*batch, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one := &batch{Name: name, first: 1}
+	if n := len(b.batches); n > 0 {
+		one.first = b.batches[n-1].first + ID(b.batches[n-1].Count)
+	}
+	if one.first > maxVouchers {
+		return nil, ErrFull
+	}
+	taken := func(name string) bool {
+		return slices.ContainsFunc(b.batches, func(o *batch) bool { return o.Name == name })
+	}
+	if name != "" && taken(name) {
+		return nil, ErrTaken
+	}
+	for n := len(b.batches) + 1; one.Name == ""; n++ {
+		if !taken(strconv.Itoa(n)) {
+			one.Name = strconv.Itoa(n)
+		}
+	}
+	return one, nil
+}
+
+// batchOf returns the batch of a voucher; nil: there is none.
+func (b *Book) batchOf(id ID) *batch {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i, found := slices.BinarySearchFunc(b.batches, id, func(o *batch, id ID) int { return cmp.Compare(o.first, id) })
+	if !found {
+		i--
+	}
+	if i < 0 || id >= b.batches[i].first+ID(b.batches[i].Count) {
+		return nil
+	}
+	return b.batches[i]
+}
+
+// find returns the vouchers that a name means, "lobby" or "lobby-17": those from first to before end.
+func (b *Book) find(name string) (first, end ID, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	batchName, number := SplitName(name)
+	for _, o := range b.batches {
+		switch {
+		case o.Name == name:
+			return o.first, o.first + ID(o.Count), nil
+		case o.Name == batchName && 0 < number && number <= o.Count:
+			return o.first + ID(number) - 1, o.first + ID(number), nil
+		}
+	}
+	return 0, 0, fmt.Errorf("%q: %w", name, ErrUnknown)
+}
+
+// name is "lobby-17".
+func (o *batch) name(id ID) string {
+	return o.Name + "-" + strconv.FormatUint(uint64(id-o.first)+1, 10)
+}
+
+// show returns a voucher with what its ended sessions used.
+func (b *Book) show(o *batch, id ID, r *record) Voucher {
+	v := Voucher{Name: o.name(id), Batch: o.Name, Code: r.Code, Created: o.Created, Terms: o.Terms,
+		UsedSeconds: int64(time.Duration(r.Online).Seconds()), UsedBytes: r.Bytes, Sessions: len(r.Uses),
+		State: b.state(o, r, r.Online, r.Bytes), End: o.Terms.Until}
+	if r.First == 0 {
+		return v
+	}
+	since := b.clock.line().Sub(time.Unix(0, r.First))
+	v.FirstUse = b.clock.wall().Add(-since).Truncate(time.Second)
+	if s := o.Terms.ForSeconds; s > 0 {
+		if end := v.FirstUse.Add(time.Duration(s) * time.Second); v.End.IsZero() || end.Before(v.End) {
+			v.End = end
+		}
+	}
+	return v
+}
+
+// state is the state of a voucher whose sessions have used so much.
+func (b *Book) state(o *batch, r *record, online int64, bytes uint64) State {
+	valid, limited := b.validFor(o, r)
+	switch t := o.Terms; {
+	case r.Revoked:
+		return Revoked
+	case limited && valid <= 0:
+		return Expired
+	case t.OnlineSeconds > 0 && online >= t.OnlineSeconds*int64(time.Second), t.Bytes > 0 && bytes >= t.Bytes:
+		return UsedUp
+	case r.First == 0:
+		return New
+	}
+	return InUse
+}
+
+// validFor is how long a voucher is valid from now on, and whether that is limited at all. One that was never used is
+// valid for all of its time.
+func (b *Book) validFor(o *batch, r *record) (left time.Duration, limited bool) {
+	if s := time.Duration(o.Terms.ForSeconds) * time.Second; s > 0 {
+		left, limited = s, true
+		if r.First != 0 {
+			left -= b.clock.line().Sub(time.Unix(0, r.First))
+		}
+	}
+	if u := o.Terms.Until; !u.IsZero() {
+		if by := u.Sub(b.clock.wall()); !limited || by < left {
+			left, limited = by, true
+		}
+	}
+	return left, limited
+}
+
+// readAtOnce is how many vouchers Each reads at a time, so that a slow caller keeps no reading of the store open.
+const readAtOnce = 1000
+
+// Each yields the vouchers that a name means, "lobby" or "lobby-17", and with "" all, in the order in which they were
+// created, with what their open sessions have used so far.
+func (b *Book) Each(name string, yield func(Voucher) bool) error {
+	if err := b.settle(); err != nil {
+		return err
+	}
+	next, end := ID(1), ID(maxVouchers+MaxCount+1)
+	if name != "" {
+		var err error
+		if next, end, err = b.find(name); err != nil {
+			return err
+		}
+	}
+	for next < end {
+		var some []Voucher
+		err := b.store.Vouchers(next, func(id ID, data []byte) (bool, error) {
+			if id >= end || len(some) == readAtOnce {
+				return false, nil
+			}
+			r, err := decodeRecord(data)
+			o := b.batchOf(id)
+			if err == nil && o == nil {
+				err = fmt.Errorf("voucher %d is of no batch", id)
+			}
+			if err != nil {
+				return false, err
+			}
+			next = id + 1
+			some = append(some, b.upToNow(o, id, r))
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+		if len(some) == 0 {
+			return nil
+		}
+		for _, v := range some {
+			if !yield(v) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// Login returns the login of a voucher by its code as typed. Of the errors, a session.Rejection with a Reason says that
+// the code is right; one without that it is wrong.
+func (b *Book) Login(typed string) (session.Login, error) {
+	code, err := ParseCode(typed)
+	if err != nil {
+		return session.Login{}, fmt.Errorf("vouchers: %w: %w", session.Reject(""), err)
+	}
+	id, err := b.store.Find(code)
+	if err == nil && id == 0 {
+		err = fmt.Errorf("%w: there is no such code", session.Reject(""))
+	}
+	if err != nil {
+		return session.Login{}, fmt.Errorf("vouchers: %w", err)
+	}
+	r, _, err := b.read(id)
+	if err != nil {
+		return session.Login{}, fmt.Errorf("vouchers: %w", err)
+	}
+	o := b.batchOf(id)
+	if o == nil {
+		return session.Login{}, fmt.Errorf("vouchers: voucher %d is of no batch", id)
+	}
+	v := b.upToNow(o, id, r)
+	login := session.Login{User: UserOf(v.Name), Voucher: v.Name, Sessions: o.Terms.Devices}
+	login.Limits.UpBps, login.Limits.DownBps = o.Terms.UpBps, o.Terms.DownBps
+	return login, v.State.rejection()
+}
+
+// UserOf returns the user of the sessions of the voucher with a code as typed; empty: there is none.
+func (b *Book) UserOf(typed string) string {
+	code, err := ParseCode(typed)
+	if err != nil {
+		return ""
+	}
+	id, err := b.store.Find(code)
+	if o := b.batchOf(id); err == nil && id != 0 && o != nil {
+		return UserOf(o.name(id))
+	}
+	return ""
+}
+
+// Revoke revokes the vouchers that a name means, "lobby" or "lobby-17", ends their sessions, and returns the numbers of
+// both. Those that were revoked before are not counted.
+func (b *Book) Revoke(ctx context.Context, name string) (vouchers, sessions int, err error) {
+	first, end, err := b.find(name)
+	if err != nil {
+		return 0, 0, err
+	}
+	for id := first; id < end && err == nil; id += revokedAtOnce {
+		var n int
+		n, err = b.revokeSome(id, min(id+revokedAtOnce, end))
+		vouchers += n
+		if err == nil {
+			err = ctx.Err()
+		}
+	}
+	for id, n := range b.openOf(first, end) {
+		sessions += n
+		err = errors.Join(err, b.balance(id))
+	}
+	if vouchers > 0 {
+		b.log.Info("vouchers revoked", "name", name, "vouchers", vouchers, "sessions", sessions)
+	}
+	return vouchers, sessions, err
+}

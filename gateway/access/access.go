@@ -82,7 +82,7 @@ type Hashed struct {
 // Suitability implements Source.
 func (h Hashed) Suitability(c session.Credentials) Suitability {
 	switch {
-	case c.CHAP != nil:
+	case c.CHAP != nil, c.Code != "":
 		return CannotAnswer
 	case h.Accounts.Knows(c.User):
 		return KnowsUser
@@ -106,11 +106,40 @@ type Remote struct {
 }
 
 // Suitability implements Source.
-func (r Remote) Suitability(session.Credentials) Suitability { return MayKnow }
+func (r Remote) Suitability(c session.Credentials) Suitability {
+	if c.Code != "" {
+		return CannotAnswer
+	}
+	return MayKnow
+}
 
 // Authenticate implements Source.
 func (r Remote) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Limit)
 	defer cancel()
 	return r.Servers.Authenticate(ctx, c)
+}
+
+// Vouchers is the source of vouchers, which alone knows their codes.
+type Vouchers struct {
+	Book interface {
+		Login(code string) (session.Login, error)
+	}
+}
+
+// Suitability implements Source.
+func (v Vouchers) Suitability(c session.Credentials) Suitability {
+	if c.Code == "" {
+		return CannotAnswer
+	}
+	return KnowsUser
+}
+
+// Authenticate implements Source.
+func (v Vouchers) Authenticate(_ context.Context, c session.Credentials) (session.Login, error) {
+	login, err := v.Book.Login(c.Code)
+	if err != nil {
+		return session.Login{}, err
+	}
+	return login, nil
 }

@@ -34,6 +34,7 @@ const (
 	MethodRADIUS       = "radius"
 	MethodUsers        = "users"
 	MethodClickThrough = "click-through"
+	MethodVoucher      = "voucher"
 
 	PAP      = "pap"
 	CHAP     = "chap"
@@ -272,7 +273,7 @@ func (i Ident) Users() map[string][]string {
 
 // Auth is how clients log in.
 type Auth struct {
-	Methods []string // MethodRADIUS, MethodUsers, MethodClickThrough
+	Methods []string // MethodRADIUS, MethodUsers, MethodVoucher, MethodClickThrough
 }
 
 // Has reports whether clients may log in this way.

@@ -136,7 +136,8 @@ var meanings = map[string]meaning{
 	"portal.success_url": {unset: "the requested page", text: "where clients go after login"},
 	"portal.terms":       {text: "terms that click-through clients accept"},
 
-	"auth.methods": {unset: required, text: "how clients log in"},
+	"auth.methods": {unset: required, text: "how clients log in; `\"voucher\"`: by the codes of " +
+		"[vouchers](../vouchers.md)"},
 
 	"devices.file": {unset: "none", text: "[devices that come in without a login](../devices.md), a MAC address a line, " +
 		"with limits and a name; others may not write it. A change is read within a second. A file with mistakes " +

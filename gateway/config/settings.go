@@ -124,7 +124,8 @@ func (c *Config) portalSettings() []setting {
 		keyAt("portal.title", &c.Portal.Title, line(100)),
 		keyAt("portal.success_url", &c.Portal.SuccessURL, webAddress),
 		keyAt("portal.terms", &c.Portal.Terms, prose(20_000)),
-		keyAt("auth.methods", &c.Auth.Methods, list(strict.Word(MethodRADIUS, MethodUsers, MethodClickThrough))),
+		keyAt("auth.methods", &c.Auth.Methods,
+			list(strict.Word(MethodRADIUS, MethodUsers, MethodVoucher, MethodClickThrough))),
 	}
 }
 

@@ -3,8 +3,8 @@ package portal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -108,8 +108,19 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
-	if form.Get("method") == methodClick && p.cfg.Methods.ClickThrough {
+	p.logInBy(w, r, page, form, s, try)
+}
+
+// logInBy logs a client in by the method of a form.
+func (p *Portal) logInBy(w http.ResponseWriter, r *http.Request, page *Page, form url.Values, s session.Session,
+	try *guesses.Try) {
+	switch method := form.Get("method"); {
+	case method == methodClick && p.cfg.Methods.ClickThrough:
 		p.admit(w, r, page, s.Key, p.cfg.Methods.Guest)
+		return
+	case method == methodVoucher && p.cfg.Methods.Voucher:
+		p.logInByCode(w, r, page, Credentials{Code: strings.TrimSpace(form.Get("code")), Key: s.Key,
+			FurtherAddrs: s.FurtherAddrs, Failures: try.FailedCodes()}, try)
 		return
 	}
 	page.User = strings.TrimSpace(form.Get("username")) // phones append a space to completed words
@@ -126,11 +137,7 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 		return
 	}
 	if wait := try.Wait(c.User); wait > 0 {
-		p.counters.backedOff.Add(1)
-		seconds := int(wait/time.Second) + 1
-		page.Alert = fmt.Sprintf(page.T.Wait, seconds)
-		w.Header().Set("Retry-After", fmt.Sprint(seconds))
-		p.render(w, http.StatusTooManyRequests, "login.html", page)
+		p.wait(w, page, "login.html", wait)
 		return
 	}
 	login, err := p.authenticate(peerOf(r).serverCtx, c)
@@ -196,6 +203,9 @@ func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key s
 		p.unfit(w, page, key, login.User, err)
 		return
 	}
+	if p.refuseVoucher(w, page, key, err) { // it was revoked meanwhile
+		return
+	}
 	if err != nil {
 		p.log.Error("admitting a client", "client", key.String(), "user", login.User, "error", err)
 		p.fault(w, page)
@@ -215,6 +225,9 @@ func (p *Portal) loginPage(t *Texts, token, link string) *Page {
 	page := p.pageIn(t, link)
 	page.Heading = page.T.SignIn
 	page.Login, page.ClickThrough = p.cfg.Methods.Login, p.cfg.Methods.ClickThrough
+	if page.Voucher = p.cfg.Methods.Voucher; page.Voucher {
+		page.Script = voucherScript
+	}
 	page.Terms = p.terms
 	page.Token = token
 	return page

@@ -4,7 +4,6 @@ package portal
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -60,22 +59,30 @@ func (p *Portal) confirmed(w http.ResponseWriter, r *http.Request, s session.Ses
 	}
 	defer try.Leave()
 	page := p.logoutPage(r, s)
-	if wait := try.Wait(""); wait > 0 {
-		p.counters.backedOff.Add(1)
-		seconds := int(wait/time.Second) + 1
-		page.Alert = fmt.Sprintf(page.T.Wait, seconds)
-		w.Header().Set("Retry-After", fmt.Sprint(seconds))
-		p.render(w, http.StatusTooManyRequests, "logout.html", page)
+	byCode := p.byVoucher(s)
+	wait := try.Wait("")
+	if byCode {
+		wait, _ = try.WaitCode()
+	}
+	if wait > 0 {
+		p.wait(w, page, "logout.html", wait)
 		return false
 	}
-	if sameUser(name, s) {
+	switch {
+	case byCode && p.isCodeOf(name, s), !byCode && sameUser(name, s):
 		return true
+	case byCode:
+		try.WrongCode()
+	default:
+		try.WrongName()
 	}
-	try.WrongName()
 	p.counters.rejected.Add(1)
 	p.log.Info("log-out rejected: neither the cookie of the login nor the user's name", "client", s.Key.String(),
 		"session", s.ID)
 	page.Alert = page.T.OtherUser
+	if byCode {
+		page.Alert = page.T.WrongCode
+	}
 	p.render(w, http.StatusOK, "logout.html", page)
 	return false
 }

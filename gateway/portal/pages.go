@@ -40,17 +40,23 @@ type Page struct {
 	URLHost string // all pages: its site
 
 	// `login.html`: there is a login with name and password; the form posts `username` and `password` to `/login`
-	Login        bool
-	ClickThrough bool     // `login.html`: there is one by a click; the form posts `method=click` to `/login`
-	Terms        []string // `login.html`: paragraphs of `portal.terms`
-	User         string   // `login.html`: the name as typed before
-	Wrong        bool     // `login.html`: name or password were wrong
+	Login bool
+	// `login.html`: there is one by a voucher's code; the form posts `method=voucher` and `code` to `/login`
+	Voucher      bool
+	Code         string      // `login.html`: the code as typed before
+	WrongCode    bool        // `login.html`: the code was wrong
+	Script       template.JS // `login.html`: puts the code of a QR code into the field `id="code"`; may be left out
+	ClickThrough bool        // `login.html`: there is one by a click; the form posts `method=click` to `/login`
+	Terms        []string    // `login.html`: paragraphs of `portal.terms`
+	User         string      // `login.html`: the name as typed before
+	Wrong        bool        // `login.html`: name or password were wrong
 
 	Status *Status // `status.html`, `logout.html`: the session
 	Reload string  // `status.html`: its own URL
 	// `status.html`, `logout.html`: another browser logged in, so the form, which posts to `/logout`, must also send
 	// the user's name as `username`
-	Confirm bool
+	Confirm     bool
+	ConfirmCode bool // `status.html`, `logout.html`: as `username` the form must send the voucher's code
 
 	Text string // `error.html`: what went wrong
 }
@@ -178,6 +184,7 @@ func samplePage(t *Texts, full bool) *Page {
 	p := &Page{T: t, Title: "T", Heading: "H", Token: "t", Status: &Status{User: "u"}, Login: true}
 	if full {
 		p.Note, p.Alert, p.Message, p.Text, p.User, p.Wrong = "n", "a", "m", "t", "u", true
+		p.Voucher, p.Code, p.WrongCode, p.Script, p.ConfirmCode = true, "c", true, voucherScript, true
 		p.URL, p.URLHost, p.Reload, p.ClickThrough, p.Confirm, p.Terms = "http://h/", "h", "/status", true, true,
 			[]string{"t"}
 		p.Status = &Status{"u", "e", "t", "s", "r", "d"}

@@ -30,6 +30,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -95,6 +96,10 @@ type Config struct {
 	waitAtMost                  time.Duration // how long new connections wait although none ends; 0: defaultPatience
 	// Guard counts wrong passwords; nil: one of the portal's own.
 	Guard *guesses.Guard
+	// VoucherUsers begins the users of sessions that vouchers admit, and UserOfCode is the user of a voucher with a code
+	// as typed, "" of none. Needed with Methods.Voucher.
+	VoucherUsers string
+	UserOfCode   func(typed string) string
 	// Log is slog.Default() when nil.
 	Log *slog.Logger
 }
@@ -112,6 +117,8 @@ type TLS struct {
 type Methods struct {
 	// Login accepts user name and password.
 	Login bool
+	// Voucher accepts the codes of vouchers.
+	Voucher bool
 	// ClickThrough admits clients that accept the terms, as Guest.
 	ClickThrough bool
 	// Guest is the login of a click-through client; its User is "guest" when empty.
@@ -130,6 +137,8 @@ type Portal struct {
 	cert     *certificate // nil: plain HTTP only
 	mux      *http.ServeMux
 	counters counters
+
+	manyCodes budget.OncePerMinute // messages of too many wrong codes
 
 	terms []string  // paragraphs
 	forms formPages // login pages without the token
@@ -170,7 +179,7 @@ func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 			return nil, fmt.Errorf("portal: %w", err)
 		}
 	}
-	p.pageHints = pageHeaders(p.pages.styleHash, cfg.SuccessURL)
+	p.pageHints = pageHeaders(p.pages.styleHash, cfg.SuccessURL, cfg.Methods.Voucher)
 	p.terms = paragraphs(cfg.Terms)
 	p.forms = p.makeFormPages()
 	p.mux = p.routes()
@@ -198,11 +207,11 @@ func (c *Config) check(auth Authenticator) error {
 	if a := c.Address6; a.IsValid() && (!a.Is6() || a.Is4In6() || a.IsUnspecified()) {
 		bad("address %q: give an IPv6 address", a)
 	}
-	if !c.Methods.Login && !c.Methods.ClickThrough {
-		bad("no method to log in: turn on login or click-through")
+	if !c.Methods.Login && !c.Methods.ClickThrough && !c.Methods.Voucher {
+		bad("no method to log in: turn on login, vouchers or click-through")
 	}
-	if c.Methods.Login && auth == nil {
-		bad("login needs somebody who knows the users: configure RADIUS or a users file")
+	if (c.Methods.Login || c.Methods.Voucher) && auth == nil {
+		bad("login needs somebody who knows the users: configure RADIUS, a users file or vouchers")
 	}
 	for name, link := range map[string]string{"success URL": c.SuccessURL, "venue URL": c.VenueURL} {
 		if _, ok := parseLink(link); link != "" && !ok {
@@ -306,9 +315,12 @@ func (p *Portal) routes() *http.ServeMux {
 
 // pageHeaders restricts pages to being shown and sending their forms. Browsers also apply form-action to the redirect
 // after a form, so the success URL must be listed.
-func pageHeaders(styleHash, successURL string) []header {
+func pageHeaders(styleHash, successURL string, vouchers bool) []header {
 	policy := "default-src 'none'; style-src '" + styleHash +
 		"'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+	if vouchers {
+		policy = "script-src '" + voucherScriptHash() + "'; " + policy
+	}
 	if u, err := url.Parse(successURL); err == nil && u.Host != "" {
 		policy += " " + u.Scheme + "://" + u.Host
 	}

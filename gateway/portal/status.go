@@ -56,7 +56,7 @@ func (p *Portal) logoutPage(r *http.Request, s session.Session) *Page {
 func (p *Portal) show(page *Page, r *http.Request, s session.Session) {
 	page.Status = page.T.status(s, time.Now())
 	if !p.isByOwner(r, s) {
-		page.Confirm, page.Status.User = true, ""
+		page.Confirm, page.ConfirmCode, page.Status.User = true, p.byVoucher(s), ""
 	}
 }
 

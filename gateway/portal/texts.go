@@ -34,6 +34,11 @@ type Texts struct {
 	Stay, Back                     string
 	ConfirmText, OtherUser         string
 
+	// Vouchers.
+	Voucher, UseVoucher, NoCode, WrongCode        string
+	VoucherExpired, VoucherUsedUp, VoucherRevoked string
+	ConfirmCodeText                               string
+
 	// How the session before ended, on the login page.
 	TimeUp, Silent, Ended        string
 	SentUp, ReceivedUp, VolumeUp string // which quota is used up
@@ -71,9 +76,16 @@ var english = &Texts{
 	Stay: "Stay connected", Back: "To the start page",
 	ConfirmText: "You signed in with another browser. Enter your user name to sign out.",
 	OtherUser:   "You are not signed in with this user name.",
-	TimeUp:      "Your time is used up.", Silent: "You were signed out because your device was silent for a long time.",
-	Ended:  "Your connection was ended by the network's operator.",
-	SentUp: "You have sent as much data as allowed.", ReceivedUp: "You have received as much data as allowed.",
+	Voucher:     "Voucher code", UseVoucher: "Use voucher",
+	NoCode:         "Please enter the code of your voucher.",
+	WrongCode:      "This voucher code is wrong. Please compare it with your voucher.",
+	VoucherExpired: "This voucher has expired.", VoucherUsedUp: "This voucher is used up.",
+	VoucherRevoked:  "This voucher was withdrawn by the network's operator.",
+	ConfirmCodeText: "You signed in with another browser. Enter the code of your voucher to sign out.",
+	TimeUp:          "Your time is used up.",
+	Silent:          "You were signed out because your device was silent for a long time.",
+	Ended:           "Your connection was ended by the network's operator.",
+	SentUp:          "You have sent as much data as allowed.", ReceivedUp: "You have received as much data as allowed.",
 	VolumeUp: "Your data volume is used up.",
 }
 
@@ -109,10 +121,17 @@ var german = &Texts{
 	Stay: "Verbunden bleiben", Back: "Zur Startseite",
 	ConfirmText: "Dieser Browser hat Sie nicht angemeldet. Geben Sie zum Abmelden Ihren Benutzernamen ein.",
 	OtherUser:   "Mit diesem Benutzernamen sind Sie hier nicht angemeldet.",
-	TimeUp:      "Ihre Zeit ist aufgebraucht.", Silent: "Sie wurden abgemeldet, weil Ihr Gerät lange nichts gesendet hat.",
-	Ended:      "Der Betreiber des Netzes hat Ihre Verbindung beendet.",
-	SentUp:     "Sie haben so viele Daten gesendet wie erlaubt.",
-	ReceivedUp: "Sie haben so viele Daten empfangen wie erlaubt.", VolumeUp: "Ihr Datenvolumen ist aufgebraucht.",
+	Voucher:     "Zugangscode", UseVoucher: "Code einlösen",
+	NoCode:         "Bitte geben Sie den Code Ihres Vouchers ein.",
+	WrongCode:      "Dieser Zugangscode ist falsch. Bitte vergleichen Sie ihn mit Ihrem Voucher.",
+	VoucherExpired: "Dieser Voucher ist abgelaufen.", VoucherUsedUp: "Dieser Voucher ist aufgebraucht.",
+	VoucherRevoked:  "Dieser Voucher wurde vom Betreiber des Netzes zurückgezogen.",
+	ConfirmCodeText: "Dieser Browser hat Sie nicht angemeldet. Geben Sie zum Abmelden den Code Ihres Vouchers ein.",
+	TimeUp:          "Ihre Zeit ist aufgebraucht.",
+	Silent:          "Sie wurden abgemeldet, weil Ihr Gerät lange nichts gesendet hat.",
+	Ended:           "Der Betreiber des Netzes hat Ihre Verbindung beendet.",
+	SentUp:          "Sie haben so viele Daten gesendet wie erlaubt.",
+	ReceivedUp:      "Sie haben so viele Daten empfangen wie erlaubt.", VolumeUp: "Ihr Datenvolumen ist aufgebraucht.",
 }
 
 // maxLanguages bounds how many of a client's languages are considered.

@@ -32,13 +32,14 @@ var allowedImports = map[string][]string{
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
 	"cmd/gatewayd": {"gateway", "gateway/config", "gateway/control", "gateway/flowlog",
-		"gateway/users", "manual", "meant", "output", "quote", "textfile"},
+		"gateway/users", "gateway/voucher", "manual", "meant", "output", "quote", "textfile"},
 
 	"gateway":          {"gateway/...", "ppp", "quote"},
 	"gateway/access":   {"gateway/session"}, // who may pass
 	"gateway/arp":      {},                  // whether hosts of the LAN are there, and answers to new ones
 	"gateway/config":   {"gateway/datapath", "gateway/datapath/kinds", "textfile"},
-	"gateway/control":  {"gateway/session"},
+	"gateway/control":  {"gateway/session", "gateway/voucher"},
+	"gateway/voucher":  {"gateway/session", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
 	"gateway/due":      {}, // what is to be done, in the order of its times
 	"gateway/ticker":   {}, // when those that look from time to time do so
 	"gateway/budget":   {}, // how often something may be done for each of many senders
@@ -86,8 +87,8 @@ var allowedImports = map[string][]string{
 
 	"gateway/dhcp":  {"gateway/framelink", "gateway/ticker", "gateway/budget", "gateway/leasefile"},
 	"gateway/dhcp6": {"gateway/budget", "gateway/due", "gateway/framelink", "gateway/leasefile", "gateway/ticker"},
-	"gateway/dns":   {"gateway/budget"}, "gateway/guesses": {"gateway/session"}, // who guesses passwords
-	"gateway/portal":  {"gateway/guesses", "gateway/session", "textfile"},
+	"gateway/dns":   {"gateway/budget"}, "gateway/guesses": {"gateway/budget", "gateway/session"}, // who guesses passwords
+	"gateway/portal":  {"gateway/budget", "gateway/guesses", "gateway/session", "textfile"},
 	"gateway/pppoe":   {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},
 	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},

@@ -200,6 +200,9 @@ func (c *Client) open(ctx context.Context, method, path string, req any) (io.Rea
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotImplemented {
+		return nil, ErrNoVouchers
+	}
 	return nil, responseError(resp)
 }
 

@@ -10,6 +10,9 @@
 //	POST /v1/login                LoginRequest → Session
 //	POST /v1/logins               LoginRequest, one a line → LoginsReply
 //	POST /v1/logout               LogoutRequest → LogoutReply
+//	GET  /v1/vouchers?name=       voucher.Voucher, one a line, with its code; broken off: incomplete
+//	POST /v1/vouchers             VouchersRequest → voucher.Voucher, one a line
+//	POST /v1/vouchers/revoke      RevokeRequest → RevokeReply
 //	POST /v1/reload               → ReloadReply
 //
 // Failures are {"error": "…"} with a 4xx or 5xx code.

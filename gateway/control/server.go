@@ -44,6 +44,7 @@ type Answers struct {
 	Networks func() []Network   // the networks that are served now
 	Status   func() Status      // must return quickly
 	Reload   func() ReloadReply // reads the configuration again; nil: that is not possible
+	Vouchers Vouchers           // nil: there are none
 }
 
 // Single returns the Answers of a daemon with one network.
@@ -131,6 +132,9 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("POST /v1/login", s.login)
 	mux.HandleFunc("POST /v1/logins", s.logins)
 	mux.HandleFunc("POST /v1/logout", s.logout)
+	mux.HandleFunc("GET /v1/vouchers", s.listVouchers)
+	mux.HandleFunc("POST /v1/vouchers", s.createVouchers)
+	mux.HandleFunc("POST /v1/vouchers/revoke", s.revokeVouchers)
 	if s.Reload != nil {
 		mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, _ *http.Request) {
 			// Writing begins when it is done, however long that takes.

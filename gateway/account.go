@@ -115,5 +115,10 @@ func (g *gateway) accountOne(ctx context.Context, e session.Event) error {
 			return err
 		}
 	}
+	if g.vouchers != nil {
+		if err := g.vouchers.EndAccounted(e); err != nil {
+			return err
+		}
+	}
 	return g.table.Done(e)
 }

@@ -94,6 +94,9 @@ func (g *gateway) authenticator() (sources access.Sources, accounts *users.Accou
 		}
 		sources = append(sources, access.Hashed{Accounts: accounts})
 	}
+	if g.cfg.Auth.Has(config.MethodVoucher) {
+		sources = append(sources, access.Vouchers{Book: g.vouchers})
+	}
 	return sources, accounts, nil
 }
 
@@ -106,23 +109,29 @@ type limitDefaults struct {
 
 // Admit fills in the configuration's limits, unless an operator logs the client in.
 func (t limitDefaults) Admit(addr netip.Addr, login session.Login) (session.Session, error) {
+	giveBack, err := t.g.takePlace(&login)
+	if err != nil {
+		return session.Session{}, err
+	}
 	t.setDefaults(&login)
 	undo, err := t.g.grant(addr.Unmap(), &login)
 	if err != nil {
+		giveBack()
 		return session.Session{}, err
 	}
 	s, err := t.Table.Admit(addr, login)
 	if err != nil {
 		undo()
-	} else {
-		t.g.admitted(s)
-		t.g.warnOfPorts(s.Addr)
-		if !t.operator {
-			t.g.remember(s, login)
-		}
-		t.g.log.Info("admitted", append([]any{"client", s.Key.String(), "user", s.User, "session", s.ID}, way(s)...)...)
+		giveBack()
+		return s, err
 	}
-	return s, err
+	t.g.admitted(s)
+	t.g.warnOfPorts(s.Addr)
+	if !t.operator {
+		t.g.remember(s, login)
+	}
+	t.g.log.Info("admitted", append([]any{"client", s.Key.String(), "user", s.User, "session", s.ID}, way(s)...)...)
+	return s, t.g.sharePlace(login)
 }
 
 // way is how a device came in without a login, for the log.

@@ -125,6 +125,9 @@ func (g *gateway) seen(mac datapath.MAC) {
 
 // sessionEnded is told of each session that has ended.
 func (g *gateway) sessionEnded(s session.Session, cause session.Cause) {
+	if g.vouchers != nil {
+		g.vouchers.SessionEnded(s)
+	}
 	if r := g.devices.remembered.Load(); r != nil {
 		g.sayNotForgotten(s, r.Ended(s, cause))
 	}
@@ -159,7 +162,7 @@ func (g *gateway) sayNotForgotten(s session.Session, err error) {
 // remember remembers a device after a login, where the person wishes it or the configuration says so.
 func (g *gateway) remember(s session.Session, login session.Login) {
 	r := g.devices.remembered.Load()
-	if r == nil || login.Way != "" || s.PPPoE.Session != 0 || g.cfg.Devices.Consent && !login.Remember {
+	if r == nil || login.Way != "" || login.Voucher != "" || s.PPPoE.Session != 0 || g.cfg.Devices.Consent && !login.Remember {
 		return
 	}
 	switch err := r.Remember(s, login); {

@@ -41,6 +41,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 	"github.com/gateweigh/gateweigh/gateway/users"
+	"github.com/gateweigh/gateweigh/gateway/voucher"
 )
 
 // Daemon is what a gateway needs from the process it runs in.
@@ -71,6 +72,7 @@ type gateway struct {
 	homeListens bool // the portal answers at homePort too
 	users       *users.Accounts
 	devices     devices
+	vouchers    *voucher.Book // nil: there are none
 	dhcp        *dhcp.Server
 	dns         *dns.Server
 	pppoe       *pppoe.Server
@@ -145,10 +147,12 @@ func (g *gateway) parts() []part {
 		{"state_dir", g.openState},
 		{"address translation", g.openNAT}, // before the data path, which redirects where nothing translates
 		step("port 80", func() error { g.openHome(); return nil }),
-		{"data path", g.openPath}, // closed after the sessions, which read the last counts from it
+		{"vouchers", g.openVouchers}, // closed after the sessions, whose ends it has
+		{"data path", g.openPath},    // closed after the sessions, which read the last counts from it
 		{"forwarding", g.openForwarding},
 		{"connections", g.openConnections}, // ended after the sessions that they belong to
 		{"sessions", g.openTable},
+		{"sessions of vouchers", g.serveVouchers},
 		step("clients of a former daemon", g.reconcile),
 		step("their connections", g.endFormer),
 		step("clients without a lease", g.forgetUnleased),
@@ -183,6 +187,9 @@ func (g *gateway) openControl(context.Context) (opened, error) {
 	return opened{close: socket.Close, run: func(ctx context.Context) error {
 		answers := control.Single(limitDefaults{g.table, g, true}, g.status)
 		answers.Reload = g.reload
+		if g.vouchers != nil {
+			answers.Vouchers = g.vouchers
+		}
 		return socket.Serve(ctx, answers)
 	}}, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/users"
+	"github.com/gateweigh/gateweigh/gateway/voucher"
 )
 
 func (g *gateway) radiusConfig() radius.Config {
@@ -184,8 +185,13 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 		SuccessURL: p.SuccessURL, Templates: p.Templates, Key: key, Guard: &g.guard, Log: g.log,
 		Methods: portal.Methods{
 			Login:        g.cfg.Auth.Has(config.MethodUsers) || g.cfg.Auth.Has(config.MethodRADIUS),
+			Voucher:      g.cfg.Auth.Has(config.MethodVoucher),
 			ClickThrough: g.cfg.Auth.Has(config.MethodClickThrough),
 		},
+		VoucherUsers: voucher.UserOf(""),
+	}
+	if g.vouchers != nil {
+		cfg.UserOfCode = g.vouchers.UserOf
 	}
 	if p.TLSCert != "" {
 		cfg.TLS = portal.TLS{Address: netip.AddrPortFrom(addr, p.TLSPort), Cert: p.TLSCert, Key: p.TLSKey}

@@ -17,6 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/timeline"
+	"github.com/gateweigh/gateweigh/gateway/voucher"
 )
 
 // several runs a gateway for each network. One that fails is tried again while the others go on.
@@ -31,6 +32,7 @@ type several struct {
 	slots chan struct{}   // one for each network that is being opened: it takes a CPU
 
 	provider *provider // of prefixes; nil: it is not asked
+	vouchers *voucher.Book
 
 	applying sync.Mutex // held while networks come and go
 	mu       sync.Mutex // guards what follows
@@ -60,6 +62,7 @@ func runNetworks(ctx context.Context, cfg *config.Config, d Daemon) error {
 		{"WAN", s.claimWAN},
 		step("former networks", func() error { return s.leaveFormer(cfg) }),
 		{"prefix delegation", s.openProvider},
+		{"vouchers", s.openVouchers},
 		{"networks", s.open},
 	}, daemonParts(cfg, s.status)), d.Ready)
 }
@@ -70,7 +73,10 @@ func (s *several) openControl(context.Context) (opened, error) {
 		return opened{}, err
 	}
 	answers := control.Answers{Networks: s.served, Status: s.status, Reload: s.Reload}
-	return opened{close: socket.Close, run: func(ctx context.Context) error { return socket.Serve(ctx, answers) }}, nil
+	return opened{close: socket.Close, run: func(ctx context.Context) error {
+		answers.Vouchers = s.vouchers
+		return socket.Serve(ctx, answers)
+	}}, nil
 }
 
 // claimWAN keeps other gateways from the WAN, which the networks share.
@@ -163,7 +169,7 @@ func (n *servedNetwork) run(ctx context.Context, s *several) {
 		}
 		opening := sync.OnceFunc(func() { <-s.slots })
 		g := newGateway(n.cfg, d)
-		g.provider = s.provider
+		g.provider, g.vouchers = s.provider, s.vouchers
 		err := runParts(ctx, g.parts(), func() { opening(); n.set(g, nil); tried(); told = "" })
 		opening()
 		if err == nil {
@@ -276,6 +282,7 @@ func (s *several) apply(fresh *config.Config) (done []string, failed bool) {
 			}
 		}
 	}
+	s.retainVouchers(fresh)
 	if err := remember(s.cfg.StateDir, fresh.Networks); err != nil {
 		s.Log.Error("a network that is removed while gatewayd does not run may stay in the kernel", "err", err)
 	}

@@ -1,0 +1,105 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/statefile"
+	"github.com/gateweigh/gateweigh/gateway/voucher"
+)
+
+// openVouchers opens the vouchers of a single network, if clients log in by them, or did so before: their sessions may
+// go on. Several networks have theirs together (several.openVouchers).
+func (g *gateway) openVouchers(context.Context) (o opened, err error) {
+	_, missing := os.Stat(filepath.Join(g.cfg.StateDir, voucher.FileName))
+	if g.vouchers != nil || !g.cfg.Auth.Has(config.MethodVoucher) && errors.Is(missing, fs.ErrNotExist) {
+		return o, nil
+	}
+	if g.vouchers, err = openBook(g.cfg.StateDir, g.log); err != nil {
+		return o, err
+	}
+	o = opened{run: g.vouchers.Run, close: g.vouchers.Close}
+	return o, g.vouchers.Retain(func(network string) bool { return network == g.cfg.Name })
+}
+
+// openVouchers opens the vouchers of all networks.
+func (s *several) openVouchers(context.Context) (o opened, err error) {
+	if err := os.MkdirAll(s.cfg.StateDir, 0o700); err != nil {
+		return o, fmt.Errorf("making state_dir: %w", err)
+	}
+	if s.vouchers, err = openBook(s.cfg.StateDir, s.Log); err != nil {
+		return o, err
+	}
+	o = opened{run: s.vouchers.Run, close: s.vouchers.Close}
+	s.retainVouchers(s.cfg)
+	return o, nil
+}
+
+// retainVouchers closes the vouchers' sessions of networks that a configuration does not have.
+func (s *several) retainVouchers(cfg *config.Config) {
+	err := s.vouchers.Retain(func(network string) bool {
+		return slices.ContainsFunc(cfg.Networks, func(n *config.Config) bool { return n.Name == network })
+	})
+	if err != nil {
+		s.Log.Error("vouchers' sessions of a network that is gone stay open until the next start", "err", err)
+	}
+}
+
+// openBook opens the vouchers in a state folder. A damaged file is set aside.
+func openBook(folder string, log *slog.Logger) (*voucher.Book, error) {
+	book, err := voucher.Open(folder, log)
+	if !errors.Is(err, statefile.ErrDamaged) {
+		return book, err
+	}
+	path := filepath.Join(folder, voucher.FileName)
+	movedTo, failed := statefile.SetAside(path)
+	if failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	log.Error("the vouchers' file is damaged and was set aside: no voucher is known until a copy of it is put back",
+		"file", path, "now", movedTo, "err", err)
+	return voucher.Open(folder, log)
+}
+
+// serveVouchers has the vouchers look after this network's sessions.
+func (g *gateway) serveVouchers(context.Context) (o opened, err error) {
+	if g.vouchers == nil {
+		return o, nil
+	}
+	o.close = func() error { g.vouchers.Leave(g.cfg.Name); return nil }
+	return o, g.vouchers.Serve(g.cfg.Name, g.table)
+}
+
+// takePlace takes a place of the voucher that admits a client, if one does. giveBack undoes it.
+func (g *gateway) takePlace(login *session.Login) (giveBack func(), err error) {
+	if login.Voucher == "" {
+		return func() {}, nil
+	}
+	if err := g.vouchers.Begin(login, login.For, g.cfg.Name); err != nil {
+		return nil, err
+	}
+	taken := *login
+	return func() {
+		if err := g.vouchers.Undo(taken); err != nil {
+			g.log.Error("a voucher's place stays taken until the next start, by a login that failed", "user", taken.User,
+				"err", err)
+		}
+	}, nil
+}
+
+// sharePlace tells the other sessions of a voucher that one more has begun. It fails where the voucher was revoked
+// meanwhile, so that the session has ended.
+func (g *gateway) sharePlace(login session.Login) error {
+	if login.Voucher == "" {
+		return nil
+	}
+	return g.vouchers.Began(login)
+}

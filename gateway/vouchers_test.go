@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/voucher"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
+)
+
+// logOf is a log that tests read while it is written.
+type logOf struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logOf) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logOf) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// sendCode logs the client in by a voucher's code, as typed, and returns the answer's code and page.
+func sendCode(t *testing.T, typed string) (code, page string) {
+	t.Helper()
+	page = sh(t, curl+`http://10.1.0.1:8080/login`)
+	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
+	if token == nil {
+		t.Fatalf("no form on the login page:\n%s", page)
+	}
+	answer := sh(t, curl+`-w '\n%{http_code}' -d token=`+token[1]+` -d method=voucher -d code=`+url.QueryEscape(typed)+
+		` http://10.1.0.1:8080/login`)
+	i := strings.LastIndexByte(strings.TrimSpace(answer), '\n')
+	return strings.TrimSpace(answer)[i+1:], answer
+}
+
+// TestVouchers takes a client through logins by vouchers: a wrong code, the right one as people type it, a restart of
+// the gateway, the end of the voucher's data, and another voucher that is revoked. No code is in the log. Long: the
+// steps of one run, each of which needs the state that the one before left.
+func TestVouchers(t *testing.T) {
+	network(t)
+	dir := t.TempDir()
+	cfg := configured(t, dir, onEBPF)
+	cfg.Auth.Methods = []string{config.MethodVoucher}
+	log := &logOf{}
+	serveVouchers := func() (daemon, *control.Client) {
+		d := serveLogging(t, cfg, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		c, err := control.Dial(cfg.ControlSocket())
+		must(t, err)
+		return d, c
+	}
+	d, c := serveVouchers()
+	t.Cleanup(func() { must(t, Detach(cfg, false)) })
+	var made []voucher.Voucher
+	must(t, c.CreateVouchers(t.Context(), control.VouchersRequest{Batch: "lobby", Count: 2,
+		Terms: voucher.Terms{ForSeconds: 3600, Devices: 1, Bytes: 400_000, Note: "a note"}},
+		func(v voucher.Voucher) error { made = append(made, v); return nil }))
+	listed := func(name string) (found voucher.Voucher) {
+		t.Helper()
+		must(t, c.Vouchers(t.Context(), name, func(v voucher.Voucher) error { found = v; return nil }))
+		return found
+	}
+	lease(t)
+	wrong := "C" + string(made[0].Code)[1:]
+	if wrong == string(made[0].Code) {
+		wrong = "D" + string(made[0].Code)[1:]
+	}
+	if code, page := sendCode(t, wrong); code != "200" || !strings.Contains(page, "This voucher code is wrong.") ||
+		clientReachesServer() {
+		t.Errorf("a wrong code is answered by %s:\n%s", code, page)
+	}
+	typed := " " + strings.ToLower(strings.ReplaceAll(made[0].Code.String(), "-", " - "))
+	if code, page := sendCode(t, typed); code != "303" || !clientReachesServer() {
+		t.Fatalf("the code %q is answered by %s:\n%s", typed, code, page)
+	}
+	s := d.client(t)
+	if s.User != "voucher:lobby-1" || s.Limits.SessionTimeoutSeconds < 3500 || s.Limits.SessionTimeoutSeconds > 3600 ||
+		s.Limits.TotalBytes != 400_000 {
+		t.Errorf("the session is %q's, with limits %+v", s.User, s.Limits)
+	}
+
+	must(t, d.stop())
+	if !clientReachesServer() {
+		t.Error("without the daemon the client is cut off")
+	}
+	d, c = serveVouchers()
+	if v := listed("lobby-1"); v.State != voucher.InUse || v.Sessions != 1 || v.UsedBytes == 0 {
+		t.Errorf("after a restart: %+v", v)
+	}
+	_, _ = try("ip netns exec client ping -q -f -c 400 -w 5 -s 1400 192.0.2.2") // more than is left
+	netnstest.Await(t, "the end of the session", func() error {
+		_, err := try("ip netns exec client ping -c 1 -W 1 192.0.2.2")
+		if v := listed("lobby-1"); v.State != voucher.UsedUp || v.Sessions != 0 || err == nil {
+			return fmt.Errorf("%+v, ping: %v", v, err)
+		}
+		return nil
+	})
+	if got := d.client(t); got.State != session.PreAuth || got.LastEnd.Cause != session.Quota {
+		t.Errorf("the client is %s after %+v", got.State, got.LastEnd)
+	}
+	if code, page := sendCode(t, string(made[0].Code)); code != "200" ||
+		!strings.Contains(page, "This voucher is used up.") {
+		t.Errorf("a voucher without data is answered by %s:\n%s", code, page)
+	}
+
+	if code, page := sendCode(t, string(made[1].Code)); code != "303" || !clientReachesServer() {
+		t.Fatalf("the second voucher is answered by %s:\n%s", code, page)
+	}
+	reply, err := c.RevokeVouchers(t.Context(), "lobby")
+	if must(t, err); reply != (control.RevokeReply{Vouchers: 2, Sessions: 1}) || clientReachesServer() {
+		t.Errorf("revoked %+v; the client is %s", reply, d.client(t).State)
+	}
+	if code, page := sendCode(t, string(made[1].Code)); code != "200" ||
+		!strings.Contains(page, "This voucher was withdrawn") {
+		t.Errorf("a revoked voucher is answered by %s:\n%s", code, page)
+	}
+	for _, v := range made {
+		for _, code := range []string{string(v.Code), v.Code.String(), strings.ToLower(string(v.Code)), typed, wrong} {
+			if strings.Contains(log.String(), code) {
+				t.Errorf("the log has the code %s", code)
+			}
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/voucher"
 	"github.com/gateweigh/gateweigh/manual"
 )
 
@@ -35,6 +36,7 @@ func addCompletions(root *cobra.Command, socket *string) {
 	user := func(s control.Session) string { return s.User }
 	argument := map[string]cobra.CompletionFunc{
 		"check-config": manual.Files("toml"), "templates": manual.Folders, "whois": none, "ident-token": none,
+		"voucher list": none, "voucher revoke": none, "voucher export": none,
 		"login": client(func(s control.Session) string {
 			return s.Addr.String() + "\t" + string(s.State) + " " + s.MAC
 		}, control.Filter{}),
@@ -44,6 +46,8 @@ func addCompletions(root *cobra.Command, socket *string) {
 		"config": manual.Files("toml"), "folder": manual.Folders, "state": states,
 		"sessions user": client(user, control.Filter{}), "logout user": client(user, loggedIn),
 		"user": none, "network": none, "mac": none, "at": none,
+		"voucher list state": voucherStates, "batch": none, "for": none, "until": none, "online": none, "data": none,
+		"note":    none,
 		"up-rate": none, "down-rate": none, "up-quota": none, "down-quota": none, "total-quota": none,
 	}
 	manual.Complete(root, argument, flag)
@@ -51,6 +55,13 @@ func addCompletions(root *cobra.Command, socket *string) {
 
 func states(*cobra.Command, []string, string) (all []string, _ cobra.ShellCompDirective) {
 	for _, s := range control.States {
+		all = append(all, string(s))
+	}
+	return all, cobra.ShellCompDirectiveNoFileComp
+}
+
+func voucherStates(*cobra.Command, []string, string) (all []string, _ cobra.ShellCompDirective) {
+	for _, s := range voucher.States {
 		all = append(all, string(s))
 	}
 	return all, cobra.ShellCompDirectiveNoFileComp

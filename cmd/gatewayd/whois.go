@@ -40,7 +40,7 @@ func whoisCommand() *cobra.Command {
 			endpoint = netip.AddrPortFrom(endpoint.Addr().Unmap(), endpoint.Port())
 			instant := time.Now()
 			if at != "" {
-				if instant, err = parseTime(at); err != nil {
+				if instant, err = parseTime("at", at); err != nil {
 					return &exitError{exitUsage, err}
 				}
 			}
@@ -66,17 +66,17 @@ func whoisCommand() *cobra.Command {
 	return cmd
 }
 
-// parseTime reads a time of RFC 3339. A space may stand for the T.
-func parseTime(s string) (time.Time, error) {
+// parseTime reads a flag's time of RFC 3339. A space may stand for the T.
+func parseTime(flag, s string) (time.Time, error) {
 	s = strings.Replace(s, " ", "T", 1)
 	t, err := time.Parse(time.RFC3339, s)
 	if err == nil {
 		return t, nil
 	}
 	if _, local := time.Parse("2006-01-02T15:04:05", s); local == nil {
-		return t, fmt.Errorf("--at %q has no time zone: append Z for UTC, or an offset such as +02:00", s)
+		return t, fmt.Errorf("--%s %q has no time zone: append Z for UTC, or an offset such as +02:00", flag, s)
 	}
-	return t, fmt.Errorf("--at %q is no time such as 2026-03-01T14:05:06Z", s)
+	return t, fmt.Errorf("--%s %q is no time such as 2026-03-01T14:05:06Z", flag, s)
 }
 
 // networkLog is what was found in the flow log of a network.

@@ -162,7 +162,8 @@ func (g *gateway) sayNotForgotten(s session.Session, err error) {
 // remember remembers a device after a login, where the person wishes it or the configuration says so.
 func (g *gateway) remember(s session.Session, login session.Login) {
 	r := g.devices.remembered.Load()
-	if r == nil || login.Way != "" || login.Voucher != "" || s.PPPoE.Session != 0 || g.cfg.Devices.Consent && !login.Remember {
+	if r == nil || login.Way != "" || login.Voucher != "" || s.PPPoE.Session != 0 ||
+		g.cfg.Devices.Consent && !login.Remember {
 		return
 	}
 	switch err := r.Remember(s, login); {

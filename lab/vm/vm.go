@@ -88,7 +88,7 @@ type Ended struct {
 
 // Run boots a guest, runs the command in it and waits for its end. When ctx ends, Run sends the command SIGINT and
 // waits at most endTimeout. When Run has returned, or this process was killed, the virtual machine does not exist any
-// more.
+// more. That KVM starts no guest is noted until the machine's next boot.
 func Run(ctx context.Context, cfg Config) (Ended, error) {
 	cfg, err := cfg.checked()
 	if err != nil {
@@ -100,14 +100,23 @@ func Run(ctx context.Context, cfg Config) (Ended, error) {
 		return Ended{}, err
 	}
 	defer m.close()
+	list, without := withoutKVM(accelerators(), kvmNote)
+	if without {
+		cfg.Status("KVM started no guest here since the machine's boot; to try it again, remove " + kvmNote)
+	}
 	var out Ended
-	for _, m.accelerator = range accelerators() {
+	var failed accelerator
+	for _, m.accelerator = range list {
 		cfg.Status("starting the guest (" + m.name + ")")
 		out, err = boot(ctx, cfg, m)
 		if err == nil || !m.mayFail || out.Booted > 0 || ctx.Err() != nil {
 			break
 		}
 		cfg.Status(fmt.Sprintf("kernel %s does not start with %s: %v", cfg.Kernel.Release, m.name, err))
+		failed = m.accelerator
+	}
+	if out.Booted > 0 {
+		noteKVM(kvmNote, failed, m.accelerator)
 	}
 	if err == nil || out.Booted == 0 && errors.Is(err, ErrInterrupted) {
 		return out, err

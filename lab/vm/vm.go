@@ -101,13 +101,14 @@ func Run(ctx context.Context, cfg Config) (Ended, error) {
 	}
 	defer m.close()
 	list, without := withoutKVM(accelerators(), kvmNote)
+	why := ""
 	if without {
-		cfg.Status("KVM started no guest here since the machine's boot; to try it again, remove " + kvmNote)
+		why = "; KVM started no guest here: to try it again, remove " + kvmNote
 	}
 	var out Ended
 	var failed accelerator
 	for _, m.accelerator = range list {
-		cfg.Status("starting the guest (" + m.name + ")")
+		cfg.Status("starting the guest (" + m.name + why + ")")
 		out, err = boot(ctx, cfg, m)
 		if err == nil || !m.mayFail || out.Booted > 0 || ctx.Err() != nil {
 			break

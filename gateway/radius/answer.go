@@ -129,8 +129,11 @@ func (c *Client) decide(credentials session.Credentials, p *radius.Packet) (sess
 		}
 	}
 	login := session.Login{User: credentials.User}
-	var err error
-	if login.Limits, login.Explicit, err = c.limits(p, time.Now()); err != nil {
+	limits, err := c.cfg.limits(p)
+	if err == nil {
+		login.Limits, login.Explicit, err = limits.ofLogin(time.Now())
+	}
+	if err != nil {
 		return session.Login{}, unfit("%w", err)
 	}
 	if most, ok := numericAttr(p, rfc2865.PortLimit_Type); ok { // RFC 2865, 5.42
@@ -175,85 +178,6 @@ func classes(p *radius.Packet) (all [][]byte, err error) {
 // unfit is the error for an Access-Accept that cannot be carried out.
 func unfit(reason string, args ...any) error {
 	return fmt.Errorf("%w: %w", session.ErrUnfit, fmt.Errorf(reason, args...))
-}
-
-// Vendors and their attributes. The numbers of ChilliSpot's gigawords are from CoovaChilli's dictionary, which
-// FreeRADIUS does not ship.
-const (
-	vendorWISPr      = 14122
-	vendorChilliSpot = 14559
-
-	wisprMaxUp, wisprMaxDown, wisprTerminate = 7, 8, 9
-
-	chilliMaxInput, chilliMaxOutput, chilliMaxTotal             = 1, 2, 3
-	chilliMaxInputHigh, chilliMaxOutputHigh, chilliMaxTotalHigh = 21, 22, 23
-)
-
-// limits returns the limits of an Access-Accept at a time, and which of them it has, be they 0.
-func (c *Client) limits(p *radius.Packet, now time.Time) (l session.Limits, given session.ExplicitLimits, err error) {
-	seconds := func(t radius.Type) (time.Duration, bool) {
-		v, found := numericAttr(p, t)
-		return time.Duration(v) * time.Second, found
-	}
-	rate := func(kind byte) (uint64, bool) {
-		v, found := vendorNumber(p, vendorWISPr, kind)
-		return uint64(v), found
-	}
-	quota := func(low, high byte) (uint64, bool) {
-		l, found := vendorNumber(p, vendorChilliSpot, low)
-		h, hasToo := vendorNumber(p, vendorChilliSpot, high)
-		return uint64(h)<<32 | uint64(l), found || hasToo
-	}
-	l.SessionTimeout, given.SessionTimeout = seconds(rfc2865.SessionTimeout_Type)
-	l.IdleTimeout, given.IdleTimeout = seconds(rfc2865.IdleTimeout_Type)
-	l.UpBps, given.UpBps = rate(wisprMaxUp)
-	l.DownBps, given.DownBps = rate(wisprMaxDown)
-	l.UpBytes, given.UpBytes = quota(chilliMaxInput, chilliMaxInputHigh)
-	l.DownBytes, given.DownBytes = quota(chilliMaxOutput, chilliMaxOutputHigh)
-	l.TotalBytes, given.TotalBytes = quota(chilliMaxTotal, chilliMaxTotalHigh)
-	every, _ := seconds(rfc2869.AcctInterimInterval_Type)
-	l.Interim = c.cfg.interim(every)
-	if c.cfg.SwapOctets {
-		l.UpBytes, l.DownBytes = l.DownBytes, l.UpBytes
-		given.UpBytes, given.DownBytes = given.DownBytes, given.UpBytes
-	}
-	if text := vendorBytes(p, vendorWISPr, wisprTerminate); text != nil {
-		end, err := terminateTime(string(text))
-		if err != nil {
-			return l, given, err
-		}
-		left := end.Sub(now)
-		if left <= 0 {
-			return l, given, fmt.Errorf(
-				"the session's end (WISPr-Session-Terminate-Time), %.60q, is over: is the clock of this machine right?", text)
-		}
-		if l.SessionTimeout == 0 || left < l.SessionTimeout {
-			l.SessionTimeout = left
-		}
-		given.SessionTimeout = true
-	}
-	return l, given, nil
-}
-
-// terminateTime reads WISPr-Session-Terminate-Time: a date and time, with a time zone or in the gateway's.
-func terminateTime(text string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07",
-		"2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04"} {
-		if t, err := time.ParseInLocation(layout, strings.TrimSpace(text), time.Local); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf(
-		"the session's end (WISPr-Session-Terminate-Time), %.60q, is no time such as 2026-12-31T23:59:59+01:00", text)
-}
-
-// interim returns the time between the interim updates of a session. every is the time that the server asks for; 0: it
-// asks for none.
-func (c *Config) interim(every time.Duration) time.Duration {
-	if every == 0 {
-		return c.InterimDefault
-	}
-	return max(every, minInterim)
 }
 
 // numericAttr returns a numeric attribute; false when it is missing or has another size.

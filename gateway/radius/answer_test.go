@@ -168,8 +168,8 @@ func TestEndsAndZeros(t *testing.T) {
 		{"", "2026-13-27T23:00:00Z", 0, false, "is no time"},
 	} {
 		p := builder{radius.New(radius.CodeAccessAccept, []byte(testSecret))}
-		var w limitChange
-		d := &Dynamic{cfg: c.cfg}
+		var l session.Limits
+		var given session.ExplicitLimits
 		if tt.timeout != "" {
 			seconds, _ := strconv.Atoi(tt.timeout)
 			p.number(rfc2865.SessionTimeout_Type, uint32(seconds))
@@ -177,7 +177,10 @@ func TestEndsAndZeros(t *testing.T) {
 		if tt.end != "" {
 			p.vendor(vendorWISPr, wisprTerminate, []byte(tt.end))
 		}
-		l, given, err := c.limits(p.Packet, now)
+		limits, err := c.cfg.limits(p.Packet)
+		if err == nil {
+			l, given, err = limits.ofLogin(now)
+		}
 		if tt.bad != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.bad) {
 				t.Errorf("%+v: %v", tt, err)
@@ -188,12 +191,12 @@ func TestEndsAndZeros(t *testing.T) {
 			t.Errorf("%+v: %s, given: %v, %v", tt, l.SessionTimeout, given.SessionTimeout, err)
 		}
 		for _, a := range p.Attributes {
-			if !d.add(&w, a) {
+			if !changes(a) {
 				t.Errorf("%+v: a CoA-Request is refused", tt)
 			}
 		}
 		changed := session.Limits{SessionTimeout: 5 * time.Second}
-		w.apply(session.Session{Began: now})(&changed)
+		limits.change(now)(&changed)
 		if tt.given && changed.SessionTimeout != tt.want || !tt.given && changed.SessionTimeout != 5*time.Second {
 			t.Errorf("%+v: a CoA-Request makes it %s", tt, changed.SessionTimeout)
 		}

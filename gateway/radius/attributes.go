@@ -150,6 +150,13 @@ var attributes = []avp{
 		"bits a second from the client; 0 does not limit"},
 	{"WISPr-Bandwidth-Max-Down", vendorWISPr, wisprMaxDown, accept | changing,
 		"bits a second to the client; 0 does not limit"},
+	{"ChilliSpot-Bandwidth-Max-Up", vendorChilliSpot, chilliMaxUp, accept | changing,
+		"1000 bits a second from the client; 0 does not limit"},
+	{"ChilliSpot-Bandwidth-Max-Down", vendorChilliSpot, chilliMaxDown, accept | changing,
+		"1000 bits a second to the client; 0 does not limit"},
+	{"Mikrotik-Rate-Limit", vendorMikrotik, mikrotikRate, accept | changing,
+		"`512k/4M`: bits a second from the client and to it; one number is both. What follows (bursts, priority, minimum) " +
+			"is not carried out. Of several rates for one direction the lowest holds, and so with quotas"},
 	{"WISPr-Session-Terminate-Time", vendorWISPr, wisprTerminate, accept | changing,
 		"the session's end, if Session-Timeout is not earlier: `2026-12-31T23:59:59+01:00`, without a time zone in the " +
 			"gateway's"},
@@ -162,6 +169,12 @@ var attributes = []avp{
 	{"ChilliSpot-Max-Output-Gigawords", vendorChilliSpot, chilliMaxOutputHigh, accept | changing,
 		"2³² bytes, to be added"},
 	{"ChilliSpot-Max-Total-Gigawords", vendorChilliSpot, chilliMaxTotalHigh, accept | changing, "2³² bytes, to be added"},
+	{"Mikrotik-Recv-Limit", vendorMikrotik, mikrotikRecv, accept | changing, "as ChilliSpot-Max-Input-Octets"},
+	{"Mikrotik-Xmit-Limit", vendorMikrotik, mikrotikXmit, accept | changing, "as ChilliSpot-Max-Output-Octets"},
+	{"Mikrotik-Total-Limit", vendorMikrotik, mikrotikTotal, accept | changing, "as ChilliSpot-Max-Total-Octets"},
+	{"Mikrotik-Recv-Limit-Gigawords", vendorMikrotik, mikrotikRecvHigh, accept | changing, "2³² bytes, to be added"},
+	{"Mikrotik-Xmit-Limit-Gigawords", vendorMikrotik, mikrotikXmitHigh, accept | changing, "2³² bytes, to be added"},
+	{"Mikrotik-Total-Limit-Gigawords", vendorMikrotik, mikrotikTotalHigh, accept | changing, "2³² bytes, to be added"},
 }
 
 // identifying are attributes that say of what a request is, and signed ones.

@@ -230,7 +230,7 @@ func TestAttributesUnderstood(t *testing.T) {
 			s.add(naming, all)
 		}
 	}
-	values := [][]byte{{0, 0, 0, 5}, {10, 9, 8, 7}, []byte("198.51.100.0/28"), []byte("2099-01-01T00:00:00Z"),
+	values := [][]byte{{0, 0, 0, 5}, {10, 9, 8, 7}, []byte("198.51.100.0/28"), []byte("2099-01-01T00:00:00Z"), []byte("512k/4M"),
 		[]byte("2001:db8:7::/48"), {0, 64, 0x20, 1, 0xd, 0xb8, 0, 1, 0, 2}, {0x20, 1, 0xd, 0xb8, 15: 9}, {7: 9}}
 	for kind := 1; kind < 256; kind++ {
 		for _, value := range values {
@@ -238,7 +238,8 @@ func TestAttributesUnderstood(t *testing.T) {
 				try(&radius.AVP{Type: radius.Type(kind), Attribute: value})
 				continue
 			}
-			for _, vendor := range []uint32{9, vendorMicrosoft, vendorADSL, vendorWISPr, vendorChilliSpot} {
+			for _, vendor := range []uint32{9, vendorMicrosoft, vendorADSL, vendorWISPr, vendorChilliSpot,
+				vendorMikrotik} {
 				for kind := byte(1); kind < 64; kind++ {
 					inner := append(binary.BigEndian.AppendUint32(nil, vendor), kind, byte(2+len(value)))
 					try(&radius.AVP{Type: rfc2865.VendorSpecific_Type, Attribute: slices.Concat(inner, value)})

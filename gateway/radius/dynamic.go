@@ -298,7 +298,7 @@ func (d *Dynamic) carryOut(p *radius.Packet) ([]session.Session, rfc3576.ErrorCa
 	if !d.addressed(p) {
 		return nil, rfc3576.ErrorCause_Value_NASIdentificationMismatch
 	}
-	change, cause := d.parseChange(p)
+	limits, cause := d.parseChange(p)
 	if cause != 0 {
 		return nil, cause
 	}
@@ -311,7 +311,7 @@ func (d *Dynamic) carryOut(p *radius.Packet) ([]session.Session, rfc3576.ErrorCa
 		if p.Code == radius.CodeDisconnectRequest {
 			err = d.sessions.Kick(s.Addr, s.ID, session.AdminReset)
 		} else {
-			err = d.sessions.Alter(s.Addr, s.ID, change.apply(s))
+			err = d.sessions.Alter(s.Addr, s.ID, limits.change(s.Began))
 		}
 		if err != nil && !errors.Is(err, session.ErrNoSession) && !errors.Is(err, session.ErrLater) {
 			d.log.Warn("radius: carrying out a server's request", "client", s.Key.String(), "session", s.ID, "err", err)

@@ -1,4 +1,4 @@
-// Which sessions a Disconnect- or CoA-Request names, and which limits it changes.
+// Which sessions a Disconnect- or CoA-Request names, and whether its changes are understood.
 
 package radius
 
@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"layeh.com/radius"
 	"layeh.com/radius/rfc2865"
@@ -132,136 +131,64 @@ func (d *Dynamic) matches(s session.Session, p *radius.Packet) bool {
 	return true
 }
 
-// limitChange is the change of a session's limits that a CoA-Request asks for. Limits that the request does not name
-// stay.
-type limitChange struct {
-	changes []func(*session.Limits)
-	timed   bool      // Session-Timeout is one of them
-	end     time.Time // WISPr-Session-Terminate-Time; zero: not given
-}
-
-// apply returns the change for a session. The earlier of two ends counts, and one that is over is now.
-func (w *limitChange) apply(s session.Session) func(*session.Limits) {
-	return func(l *session.Limits) {
-		for _, c := range w.changes {
-			c(l)
-		}
-		if w.end.IsZero() {
-			return
-		}
-		length := max(w.end.Sub(s.Began), time.Second)
-		if !w.timed || l.SessionTimeout == 0 || length < l.SessionTimeout {
-			l.SessionTimeout = length
-		}
-	}
-}
-
-// parseChange returns the change that a request asks for. A request with an attribute that is not understood is refused
+// parseChange returns the limits that a request changes. A request with an attribute that is not understood is refused
 // (RFC 5176, 3).
-func (d *Dynamic) parseChange(p *radius.Packet) (w limitChange, cause rfc3576.ErrorCause) {
+func (d *Dynamic) parseChange(p *radius.Packet) (l packetLimits, cause rfc3576.ErrorCause) {
 	coa := p.Code == radius.CodeCoARequest
 	for _, a := range p.Attributes {
 		if identifying[a.Type] {
 			continue
 		}
 		if a.Type == rfc2865.ServiceType_Type { // "Authorize Only" asks for an Access-Request
-			return w, rfc3576.ErrorCause_Value_UnsupportedService
+			return l, rfc3576.ErrorCause_Value_UnsupportedService
 		}
-		if !coa || !d.add(&w, a) {
-			return w, rfc3576.ErrorCause_Value_UnsupportedAttribute
+		if !coa || !changes(a) {
+			return l, rfc3576.ErrorCause_Value_UnsupportedAttribute
 		}
 	}
-	if coa && len(w.changes) == 0 && w.end.IsZero() {
-		return w, rfc3576.ErrorCause_Value_MissingAttribute
+	l, err := d.cfg.limits(p)
+	if err != nil {
+		return l, rfc3576.ErrorCause_Value_UnsupportedAttribute
 	}
-	return w, 0
+	if coa && l.empty() {
+		return l, rfc3576.ErrorCause_Value_MissingAttribute
+	}
+	return l, 0
 }
 
-// add adds the change of one attribute; false: it is not understood.
-func (d *Dynamic) add(w *limitChange, a *radius.AVP) bool {
-	seconds := func(set func(*session.Limits, time.Duration)) bool {
-		if len(a.Attribute) != 4 {
-			return false
-		}
-		v := time.Duration(binary.BigEndian.Uint32(a.Attribute)) * time.Second
-		w.changes = append(w.changes, func(l *session.Limits) { set(l, v) })
-		return true
+// changes reports whether a CoA-Request may have an attribute to change something, and whether it has its form.
+func changes(a *radius.AVP) bool {
+	if a.Type != rfc2865.VendorSpecific_Type {
+		return understood(0, a.Type, a.Attribute)
 	}
-	switch a.Type {
-	case rfc2865.SessionTimeout_Type:
-		w.timed = true
-		return seconds(func(l *session.Limits, v time.Duration) { l.SessionTimeout = v })
-	case rfc2865.IdleTimeout_Type:
-		return seconds(func(l *session.Limits, v time.Duration) { l.IdleTimeout = v })
-	case rfc2869.AcctInterimInterval_Type:
-		return seconds(func(l *session.Limits, v time.Duration) { l.Interim = d.cfg.interim(v) })
-	case rfc2865.VendorSpecific_Type:
-		return d.addVendor(w, a.Attribute)
-	}
-	return false
-}
-
-// addVendor adds the changes of a vendor's attributes. Halves of a 64-bit quota are changed one by one.
-func (d *Dynamic) addVendor(w *limitChange, b []byte) bool {
-	if len(b) < 4+2 {
+	if len(a.Attribute) < 4+2 {
 		return false
 	}
-	vendor := binary.BigEndian.Uint32(b)
-	for rest := b[4:]; len(rest) > 0; {
-		if len(rest) < 2 || int(rest[1]) < 2 || len(rest) < int(rest[1]) {
+	vendor := binary.BigEndian.Uint32(a.Attribute)
+	for rest := a.Attribute[4:]; len(rest) > 0; {
+		if len(rest) < 2 || int(rest[1]) < 2 || len(rest) < int(rest[1]) ||
+			!understood(vendor, radius.Type(rest[0]), rest[2:rest[1]]) {
 			return false
 		}
-		kind, value := rest[0], rest[2:rest[1]]
 		rest = rest[rest[1]:]
-		if vendor == vendorWISPr && kind == wisprTerminate {
-			end, err := terminateTime(string(value))
-			if err != nil {
-				return false
-			}
-			w.end = end
-			continue
-		}
-		if len(value) != 4 {
-			return false
-		}
-		set := d.vendorChange(vendor, kind, uint64(binary.BigEndian.Uint32(value)))
-		if set == nil {
-			return false
-		}
-		w.changes = append(w.changes, set)
 	}
 	return true
 }
 
-func (d *Dynamic) vendorChange(vendor uint32, kind byte, v uint64) func(*session.Limits) {
-	low := func(n *uint64) { *n = *n>>32<<32 | v }
-	high := func(n *uint64) { *n = v<<32 | *n&0xffffffff }
-	up := func(l *session.Limits) *uint64 { return &l.UpBytes }
-	down := func(l *session.Limits) *uint64 { return &l.DownBytes }
-	if d.cfg.SwapOctets {
-		up, down = down, up
+// understood does so for one attribute, by the table of attributes: numbers have four bytes.
+func understood(vendor uint32, kind radius.Type, value []byte) bool {
+	return slices.ContainsFunc(attributes, func(a avp) bool {
+		return a.in&changing != 0 && a.vendor == vendor && a.kind == kind && (isText(vendor, kind) || len(value) == 4)
+	})
+}
+
+// isText reports whether an attribute that changes something is a text.
+func isText(vendor uint32, kind radius.Type) bool {
+	switch vendor {
+	case vendorWISPr:
+		return kind == wisprTerminate
+	case vendorMikrotik:
+		return kind == mikrotikRate
 	}
-	switch {
-	case vendor == vendorWISPr && kind == wisprMaxUp:
-		return func(l *session.Limits) { l.UpBps = v }
-	case vendor == vendorWISPr && kind == wisprMaxDown:
-		return func(l *session.Limits) { l.DownBps = v }
-	case vendor != vendorChilliSpot:
-		return nil
-	}
-	switch kind {
-	case chilliMaxInput:
-		return func(l *session.Limits) { low(up(l)) }
-	case chilliMaxInputHigh:
-		return func(l *session.Limits) { high(up(l)) }
-	case chilliMaxOutput:
-		return func(l *session.Limits) { low(down(l)) }
-	case chilliMaxOutputHigh:
-		return func(l *session.Limits) { high(down(l)) }
-	case chilliMaxTotal:
-		return func(l *session.Limits) { low(&l.TotalBytes) }
-	case chilliMaxTotalHigh:
-		return func(l *session.Limits) { high(&l.TotalBytes) }
-	}
-	return nil
+	return false
 }

@@ -32,10 +32,15 @@ func (g *gateway) radiusConfig() radius.Config {
 		NASPortID: g.cfg.LAN.Interface, CalledStationID: r.CalledStationID, Method: radius.Method(r.Method),
 		Timeout: r.Timeout, Retries: r.Retries,
 		InterimDefault: r.Interim, SwapOctets: r.SwapOctets, LocalAccounts: !g.cfg.Auth.Has(config.MethodRADIUS),
-		Log: g.log, Prefixes: g.sessionPrefixes,
+		Log: g.log, Prefixes: g.sessionPrefixes, Profiles: map[string]radius.Profile{},
 	}
 	if r.Retries == 0 {
 		out.Retries = -1 // none: for radius, 0 means the default
+	}
+	for _, p := range g.cfg.Profiles {
+		out.Profiles[p.Name] = radius.Profile{Sessions: p.SessionsPerUser, Limits: session.Limits{
+			SessionTimeout: p.SessionTimeout, IdleTimeout: p.IdleTimeout, UpBytes: p.UpQuota, DownBytes: p.DownQuota,
+			TotalBytes: p.TotalQuota, UpBps: p.UpRate, DownBps: p.DownRate}}
 	}
 	for _, s := range r.Servers() {
 		out.Servers = append(out.Servers, radius.Server{Address: s.Address, AcctAddress: s.AcctAddress, Secret: s.Secret})

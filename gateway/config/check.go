@@ -44,6 +44,7 @@ func (c *Config) check() strict.Problems {
 	k.checkIdent()
 	k.checkLogin()
 	k.checkDevices()
+	k.checkProfiles()
 	k.checkDatapath()
 	k.checkIPv6()
 	k.checkFlowLog()

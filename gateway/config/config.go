@@ -97,6 +97,7 @@ type Config struct {
 	RADIUS   RADIUS
 	Users    Users
 	Limits   Limits
+	Profiles []Profile // in the file's order
 	Datapath Datapath
 	FlowLog  FlowLog
 	Metrics  Metrics
@@ -319,15 +320,6 @@ type RADIUSServer struct {
 
 // Users is the configuration of local accounts.
 type Users struct{ File string }
-
-// Limits are the limits of sessions whose login has none. Zero: no limit. An IdleTimeout of DefaultIdle is for logins
-// at the portal only.
-type Limits struct {
-	SessionTimeout, IdleTimeout    time.Duration
-	UpRate, DownRate               uint64 // bits of IP packets a second
-	UpQuota, DownQuota, TotalQuota uint64 // bytes of a session
-	SessionsPerUser                int    // at once
-}
 
 // leastFlows is the least value of flowlog.most, bytes: more than the file that is being written, which is never
 // deleted.

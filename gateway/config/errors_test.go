@@ -14,7 +14,7 @@ dns.upstreams = ["192.0.2.53"]
 auth.methods = ["click-through"]
 `
 
-// withRADIUS is minimal with a RADIUS server, of eight lines.
+// withRADIUS is minimal with a RADIUS server, of seven lines.
 var withRADIUS = strings.Replace(minimal, `"click-through"`, `"radius"`, 1) + `radius.primary.address = "192.0.2.10"
 radius.primary.secret = "s3cret"
 `
@@ -429,6 +429,14 @@ var contradictions = []problem{
 	{"a user in two lists",
 		minimal + "ident.enabled = true\nident.hidden_of = [\"ann\"]\nident.token_of = [\"bob\", \"ann\"]\n",
 		[]string{`x.toml:7: ident.hidden_of: "ann" is in ident.token_of already … one answer`}},
+	{"a profile without a name, and one twice", withRADIUS +
+		"[[limits.profile]]\nup_rate = \"1M\"\n[[limits.profile]]\nname = \"gold\"\n[[limits.profile]]\nname = \"gold\"\n" +
+		"up_rat = \"1M\"\n",
+		[]string{`x.toml:8: limits.profile.name: missing: the name by which a server gives the profile (Filter-Id)`,
+			`x.toml:13: limits.profile.name: "gold" is on line 11 already`,
+			`x.toml:14: limits.profile.up_rat: unknown key; did you mean "limits.profile.up_rate"?`}},
+	{"profiles without RADIUS", minimal + "[[limits.profile]]\nname = \"gold\"\n",
+		[]string{`x.toml:6: limits.profile: has no effect: … auth.methods does not have "radius"`}},
 	{"keys of ident without it", minimal + "ident.rate = 5\n",
 		[]string{`x.toml:6: ident.rate: has no effect: ident.enabled is not true`}},
 	{"a way to log in twice", strings.Replace(minimal, `"click-through"`, `"users", "users", "user"`, 1),

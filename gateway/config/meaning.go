@@ -234,6 +234,17 @@ var meanings = map[string]meaning{
 		"login is refused, but one with the MAC address of such a session replaces it. " +
 		"Upper and lower case are one name. Click-through logins and those by `gatewayd login` count too, but are " +
 		"never refused"},
+	"limits.profile.name": {unset: required, text: "a table `[[limits.profile]]` for each profile: limits that a server " +
+		"gives by Filter-Id with this name. Limits that it gives itself replace those of the profile, and `[limits]` has " +
+		"those that neither has. With profiles a login whose Filter-Id names none is refused"},
+	"limits.profile.session_timeout":   {unset: ofLimits, text: "as `limits.session_timeout`"},
+	"limits.profile.idle_timeout":      {unset: ofLimits, text: "as `limits.idle_timeout`"},
+	"limits.profile.up_rate":           {unset: ofLimits, text: "as `limits.up_rate`"},
+	"limits.profile.down_rate":         {unset: ofLimits, text: "as `limits.down_rate`"},
+	"limits.profile.up_quota":          {unset: ofLimits, text: "as `limits.up_quota`"},
+	"limits.profile.down_quota":        {unset: ofLimits, text: "as `limits.down_quota`"},
+	"limits.profile.total_quota":       {unset: ofLimits, text: "as `limits.total_quota`"},
+	"limits.profile.sessions_per_user": {unset: ofLimits, text: "as `limits.sessions_per_user`"},
 
 	"datapath.kind": {text: "[data path](../data-paths.md): `\"ebpf\"` unless you compare; `\"kernel\"` is for " +
 		"PPPoE clients alone"},
@@ -268,4 +279,7 @@ var meanings = map[string]meaning{
 		"[Prometheus](gatewayd-counters.md)"},
 }
 
-const noLimit = "no limit"
+const (
+	noLimit  = "no limit"
+	ofLimits = "that of `[limits]`"
+)

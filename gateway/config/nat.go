@@ -70,24 +70,11 @@ func (c *Config) natSettings() []setting {
 		keyAt("nat.hairpin", &n.Hairpin, strict.Boolean),
 		keyAt("nat.except", &n.Exceptions, list(gardenPrefix)),
 		keyAt("nat.inbound", &n.Inbound, list(prefixOrAll(gardenPrefix))),
-		column("nat.forward.proto", n, strict.Word(TCP, UDP), func(f *Forward, v string) { f.Proto = v }),
-		column("nat.forward.ports", n, portRange, func(f *Forward, v PortRange) { f.Ports = v }),
-		column("nat.forward.to", n, hostPort, func(f *Forward, v netip.AddrPort) { f.To, f.Port = v.Addr(), v.Port() }),
+		column("nat.forward.proto", &n.Forwards, strict.Word(TCP, UDP), func(f *Forward, v string) { f.Proto = v }),
+		column("nat.forward.ports", &n.Forwards, portRange, func(f *Forward, v PortRange) { f.Ports = v }),
+		column("nat.forward.to", &n.Forwards, hostPort,
+			func(f *Forward, v netip.AddrPort) { f.To, f.Port = v.Addr(), v.Port() }),
 	}
-}
-
-// column connects a key of [[nat.forward]] with a field.
-func column[T any](key string, n *NAT, read strict.Parser[T], put func(*Forward, T)) setting {
-	return setting{key: key, target: &n.Forwards, column: func(row int, v any) error {
-		for len(n.Forwards) <= row {
-			n.Forwards = append(n.Forwards, Forward{})
-		}
-		value, err := read(v)
-		if err == nil {
-			put(&n.Forwards[row], value)
-		}
-		return err
-	}}
 }
 
 // hostRange reads an address, or a range as its first and last address.

@@ -35,6 +35,21 @@ func keyAt[T any](key string, place *T, read strict.Parser[T]) setting {
 	}}
 }
 
+// column connects a key of tables of one name, such as [[nat.forward]], with a field of their rows.
+func column[R, T any](key string, rows *[]R, read strict.Parser[T], put func(*R, T)) setting {
+	return setting{key: key, target: rows, column: func(row int, v any) error {
+		for len(*rows) <= row {
+			var next R
+			*rows = append(*rows, next)
+		}
+		value, err := read(v)
+		if err == nil {
+			put(&(*rows)[row], value)
+		}
+		return err
+	}}
+}
+
 const (
 	minute = time.Minute
 	day    = 24 * time.Hour
@@ -54,14 +69,7 @@ func (c *Config) settings() []setting {
 	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.deviceSettings(), c.pppoeSettings(),
 		c.identSettings(), c.radiusSettings(), c.flowSettings(), []setting{
 			keyAt("users.file", &c.Users.File, file),
-			keyAt("limits.session_timeout", &c.Limits.SessionTimeout, duration(minute, 365*day)),
-			keyAt("limits.idle_timeout", &c.Limits.IdleTimeout, durationOrNone(minute, 365*day)),
-			keyAt("limits.up_rate", &c.Limits.UpRate, rate),
-			keyAt("limits.down_rate", &c.Limits.DownRate, rate),
-			keyAt("limits.up_quota", &c.Limits.UpQuota, size),
-			keyAt("limits.down_quota", &c.Limits.DownQuota, size),
-			keyAt("limits.total_quota", &c.Limits.TotalQuota, size),
-			keyAt("limits.sessions_per_user", &c.Limits.SessionsPerUser, strict.Integer(1, 1_000_000)),
+		}, c.limitSettings(), []setting{
 			keyAt("datapath.kind", &c.Datapath.Kind, strict.Word(kinds.Names(nil)...)),
 			keyAt("datapath.fast", &c.Datapath.Fast, strict.Boolean),
 			keyAt("datapath.device", &c.Datapath.Device, link),

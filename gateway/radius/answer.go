@@ -132,12 +132,10 @@ func (c *Client) decide(credentials session.Credentials, p *radius.Packet) (sess
 	limits, err := c.cfg.limits(p)
 	if err == nil {
 		login.Limits, login.Explicit, err = limits.ofLogin(time.Now())
+		login.Sessions = limits.sessions
 	}
 	if err != nil {
 		return session.Login{}, unfit("%w", err)
-	}
-	if most, ok := numericAttr(p, rfc2865.PortLimit_Type); ok { // RFC 2865, 5.42
-		login.Sessions = int(most)
 	}
 	if name := p.Get(rfc2865.UserName_Type); len(name) > 0 {
 		login.User = string(name)

@@ -62,6 +62,9 @@ var attributes = []avp{
 	{"Framed-Protocol", 0, rfc2865.FramedProtocol_Type, lineRequest | sessions, "PPPoE clients: PPP"},
 	{"Framed-IP-Address", 0, rfc2865.FramedIPAddress_Type, portalRequest | sessions | accept | naming,
 		"the client's address; in an Access-Accept: that of a PPPoE client"},
+	{"Filter-Id", 0, rfc2865.FilterID_Type, accept | changing,
+		"the name of a `[[limits.profile]]`, whose limits hold where the packet has none of its own. Without such tables " +
+			"it is not understood"},
 	{"Reply-Message", 0, rfc2865.ReplyMessage_Type, reject | challenge | naming,
 		"shown to the user, at most 300 bytes. In a Disconnect- or CoA-Request: ignored"},
 	{"Framed-Route", 0, rfc2865.FramedRoute_Type, sessions | accept,

@@ -202,11 +202,13 @@ func TestAttributesSent(t *testing.T) {
 }
 
 // TestAttributesUnderstood: whatever attribute a server sends, it has an effect if the table says so, and otherwise
-// none.
+// none. Long: it tries each kind of packet.
 func TestAttributesUnderstood(t *testing.T) {
 	s := attributeUse{}
-	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}})
+	profiles := map[string]Profile{"512k/4M": {Sessions: 2, Limits: session.Limits{UpBps: 1}}}
+	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}, Profiles: profiles})
 	d, _ := newDynamic(t)
+	d.cfg.Profiles = profiles
 	credentials := session.Credentials{User: "ann", Port: 7, Key: testKey}
 	outcome := func(code radius.Code, all radius.Attributes) any {
 		login, err := c.decide(credentials, &radius.Packet{Code: code, Attributes: all})
@@ -230,7 +232,8 @@ func TestAttributesUnderstood(t *testing.T) {
 			s.add(naming, all)
 		}
 	}
-	values := [][]byte{{0, 0, 0, 5}, {10, 9, 8, 7}, []byte("198.51.100.0/28"), []byte("2099-01-01T00:00:00Z"), []byte("512k/4M"),
+	values := [][]byte{{0, 0, 0, 5}, {10, 9, 8, 7}, []byte("198.51.100.0/28"), []byte("2099-01-01T00:00:00Z"),
+		[]byte("512k/4M"),
 		[]byte("2001:db8:7::/48"), {0, 64, 0x20, 1, 0xd, 0xb8, 0, 1, 0, 2}, {0x20, 1, 0xd, 0xb8, 15: 9}, {7: 9}}
 	for kind := 1; kind < 256; kind++ {
 		for _, value := range values {

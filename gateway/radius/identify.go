@@ -142,7 +142,7 @@ func (d *Dynamic) parseChange(p *radius.Packet) (l packetLimits, cause rfc3576.E
 		if a.Type == rfc2865.ServiceType_Type { // "Authorize Only" asks for an Access-Request
 			return l, rfc3576.ErrorCause_Value_UnsupportedService
 		}
-		if !coa || !changes(a) {
+		if !coa || !changes(a) || a.Type == rfc2865.FilterID_Type && len(d.cfg.Profiles) == 0 {
 			return l, rfc3576.ErrorCause_Value_UnsupportedAttribute
 		}
 	}
@@ -185,6 +185,8 @@ func understood(vendor uint32, kind radius.Type, value []byte) bool {
 // isText reports whether an attribute that changes something is a text.
 func isText(vendor uint32, kind radius.Type) bool {
 	switch vendor {
+	case 0:
+		return kind == rfc2865.FilterID_Type
 	case vendorWISPr:
 		return kind == wisprTerminate
 	case vendorMikrotik:

@@ -53,12 +53,20 @@ func (l limit[T]) and(value T, given bool) limit[T] {
 	return l
 }
 
+// Profile is limits that a server gives by their name. Zero: the profile has no such limit.
+type Profile struct {
+	session.Limits     // without Interim
+	Sessions       int // of the user at once
+}
+
 // packetLimits are the limits that an Access-Accept or a CoA-Request has.
 type packetLimits struct {
 	session.Limits
 	given   session.ExplicitLimits // those that it has, be they 0
 	interim bool                   // it has Interim
 	end     time.Time              // WISPr-Session-Terminate-Time; zero: none
+	// sessions is how many a user may have at once; 0: it does not say.
+	sessions int
 }
 
 // limits returns the limits of a packet.
@@ -77,7 +85,54 @@ func (c *Config) limits(p *radius.Packet) (l packetLimits, err error) {
 			return l, err
 		}
 	}
-	return l, nil
+	if most, found := numericAttr(p, rfc2865.PortLimit_Type); found { // RFC 2865, 5.42
+		l.sessions = int(most)
+	}
+	return l, l.addProfile(p, c.Profiles)
+}
+
+// addProfile adds the limits of the profile that the packet names by Filter-Id, where it has none of its own. A packet
+// may have names for other devices too (RFC 2865, 5.11), but one must be a profile where there are any.
+func (l *packetLimits) addProfile(p *radius.Packet, profiles map[string]Profile) error {
+	var names []string
+	if len(profiles) == 0 {
+		return nil
+	}
+	for _, a := range p.Attributes {
+		if a.Type != rfc2865.FilterID_Type {
+			continue
+		}
+		names = append(names, string(a.Attribute))
+		if profile, found := profiles[string(a.Attribute)]; found {
+			l.fill(profile)
+			return nil
+		}
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("the profile (Filter-Id), %.100q, is not configured: add a table [[limits.profile]] with this name",
+			strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// fill adds the limits of a profile where the packet has none.
+func (l *packetLimits) fill(p Profile) {
+	orProfile(&l.SessionTimeout, &l.given.SessionTimeout, p.SessionTimeout)
+	orProfile(&l.IdleTimeout, &l.given.IdleTimeout, p.IdleTimeout)
+	orProfile(&l.UpBytes, &l.given.UpBytes, p.UpBytes)
+	orProfile(&l.DownBytes, &l.given.DownBytes, p.DownBytes)
+	orProfile(&l.TotalBytes, &l.given.TotalBytes, p.TotalBytes)
+	orProfile(&l.UpBps, &l.given.UpBps, p.UpBps)
+	orProfile(&l.DownBps, &l.given.DownBps, p.DownBps)
+	l.sessions = cmp.Or(l.sessions, p.Sessions)
+}
+
+// orProfile sets a limit that is not given to that of a profile, if the profile has it.
+func orProfile[T comparable](to *T, given *bool, value T) {
+	var none T
+	if !*given && value != none {
+		*to, *given = value, true
+	}
 }
 
 // duration returns an attribute's time; false when the packet has none.

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"layeh.com/radius"
+	"layeh.com/radius/rfc2865"
+	"layeh.com/radius/rfc2866"
+	"layeh.com/radius/rfc3576"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -71,13 +74,90 @@ func TestLimitsOfVendors(t *testing.T) {
 	}
 }
 
-// TestLimitsByFreeRADIUS: the attributes of MikroTik as FreeRADIUS's dictionary has them.
+// TestProfiles: Filter-Id gives the limits of a profile, and the packet's own limits replace them. Among other names
+// the profile is found. A name that is no profile is refused where there are profiles, and ignored without them.
+// Long: a table of packets.
+func TestProfiles(t *testing.T) {
+	gold := Profile{Sessions: 5, Limits: session.Limits{UpBps: 50, DownBps: 200, TotalBytes: 9, SessionTimeout: time.Hour}}
+	own := gold.Limits
+	own.UpBps, own.TotalBytes = 7, 0
+	profiles := map[string]Profile{"gold": gold}
+	for _, tt := range []struct {
+		name     string
+		filters  []string
+		own      bool // with limits of its own
+		profiles map[string]Profile
+		want     session.Limits
+		sessions int
+		wrong    bool
+	}{
+		{"a profile", []string{"gold"}, false, profiles, gold.Limits, 5, false},
+		{"beside a name for others", []string{"acl-7", "gold"}, false, profiles, gold.Limits, 5, false},
+		{"with limits of its own", []string{"gold"}, true, profiles, own, 1, false},
+		{"none of the profiles", []string{"silver"}, false, profiles, session.Limits{}, 0, true},
+		{"there are no profiles", []string{"gold"}, false, nil, session.Limits{}, 0, false},
+		{"it names none", nil, false, profiles, session.Limits{}, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := builder{radius.New(radius.CodeCoARequest, []byte(testSecret))}
+			for _, name := range tt.filters {
+				p.text(rfc2865.FilterID_Type, name)
+			}
+			if tt.own {
+				p.number(rfc2865.PortLimit_Type, 1)
+				p.vendor(vendorWISPr, wisprMaxUp, []byte{0, 0, 0, 7})
+				p.vendor(vendorChilliSpot, chilliMaxTotal, []byte{0, 0, 0, 0})
+			}
+			cfg := &Config{Profiles: tt.profiles}
+			l, err := cfg.limits(p.Packet)
+			if tt.wrong {
+				if err == nil || !strings.Contains(err.Error(), `"silver", is not configured: add a table [[limits.profile]]`) {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			got, _, bad := l.ofLogin(time.Now())
+			if err != nil || bad != nil || got != tt.want || l.sessions != tt.sessions {
+				t.Errorf("%+v, %d sessions, %v, %v", got, l.sessions, err, bad)
+			}
+		})
+	}
+}
+
+// TestProfileByCoA: a CoA-Request gives a session the limits of a profile, and those that the profile has not stay. An
+// unknown profile changes nothing, and without profiles the attribute is not understood.
+func TestProfileByCoA(t *testing.T) {
+	d, o := newDynamic(t)
+	ask := func(name string) rfc3576.ErrorCause {
+		p := builder{radius.New(radius.CodeCoARequest, []byte(testSecret))}
+		p.text(rfc2866.AcctSessionID_Type, o.s.ID)
+		p.text(rfc2865.FilterID_Type, name)
+		_, cause := d.carryOut(p.Packet)
+		return cause
+	}
+	if cause := ask("gold"); cause != rfc3576.ErrorCause_Value_UnsupportedAttribute || o.changed != 0 {
+		t.Errorf("without profiles: %d, %d changes", cause, o.changed)
+	}
+	d.cfg.Profiles = map[string]Profile{"gold": {Limits: session.Limits{DownBps: 200}}}
+	before := o.s.Limits
+	if cause := ask("silver"); cause == 0 || o.changed != 0 || o.s.Limits != before {
+		t.Errorf("an unknown profile: %d, %d changes", cause, o.changed)
+	}
+	before.DownBps = 200
+	if cause := ask("gold"); cause != 0 || o.changed != 1 || o.s.Limits != before {
+		t.Errorf("a profile: %d, %d changes, %+v", cause, o.changed, o.s.Limits)
+	}
+}
+
+// TestLimitsByFreeRADIUS: the attributes of MikroTik as FreeRADIUS's dictionary has them, and a profile.
 func TestLimitsByFreeRADIUS(t *testing.T) {
-	c := newClient(t, Config{Servers: []Server{startFreeRADIUS(t).server()}})
+	c := newClient(t, Config{Servers: []Server{startFreeRADIUS(t).server()},
+		Profiles: map[string]Profile{"gold": {Sessions: 3, Limits: session.Limits{UpBps: 1, IdleTimeout: time.Hour}}}})
 	login, err := c.Authenticate(t.Context(), session.Credentials{User: "routed", Password: "correct horse", Key: testKey})
-	want := session.Limits{UpBps: 512_000, DownBps: 4_000_000, UpBytes: 1000, DownBytes: 1 << 32, TotalBytes: 2<<32 + 5}
-	if err != nil || login.Limits != want {
-		t.Errorf("%+v, %v", login.Limits, err)
+	want := session.Limits{UpBps: 512_000, DownBps: 4_000_000, UpBytes: 1000, DownBytes: 1 << 32, TotalBytes: 2<<32 + 5,
+		IdleTimeout: time.Hour}
+	if err != nil || login.Limits != want || login.Sessions != 3 {
+		t.Errorf("%+v, %d sessions, %v", login.Limits, login.Sessions, err)
 	}
 }
 

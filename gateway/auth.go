@@ -148,13 +148,13 @@ func (t limitDefaults) End(addr netip.Addr, cause session.Cause) (session.Sessio
 	return t.Table.End(addr, cause)
 }
 
-// Shown tells too that the client is there.
-func (t limitDefaults) Shown(addr netip.Addr) error {
-	err := t.Table.Shown(addr)
-	if s, known := t.g.table.Get(addr); known && t.g.devices.desk.Load() != nil {
+// Get tells too that the client of a request is there.
+func (t limitDefaults) Get(addr netip.Addr) (session.Session, bool) {
+	s, known := t.Table.Get(addr)
+	if known && !t.operator && s.State != session.Authenticated {
 		t.g.seen(s.MAC)
 	}
-	return err
+	return s, known
 }
 
 // setDefaults gives a login the limits that it lacks, and an operator's only the time between updates.

@@ -174,6 +174,7 @@ func (g *gateway) remember(s session.Session, login session.Login) {
 			err)
 	default:
 		g.log.Info("device remembered", "client", s.Key.String(), "user", s.User)
+		g.devices.desk.Load().Renew(s.MAC)
 	}
 }
 

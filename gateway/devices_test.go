@@ -3,11 +3,13 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -95,5 +97,90 @@ func TestListedDevice(t *testing.T) {
 	})
 	write(line)
 	awaitWay(t, d, session.Authenticated, session.ByList)
+	must(t, d.stop())
+}
+
+// logInHere logs the client in at the portal with further fields of the form, and returns the login page.
+func logInHere(t *testing.T, fields string) (page string) {
+	t.Helper()
+	page = sh(t, curl+`http://10.1.0.1:8080/login`)
+	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
+	if token == nil {
+		t.Fatalf("no form on the login page:\n%s", page)
+	}
+	code := sh(t, curl+fmt.Sprintf(`-o /dev/null -w '%%{http_code}' -d token=%s -d username=ann -d password=right%s `+
+		`http://10.1.0.1:8080/login`, token[1], fields))
+	if code != "303" {
+		t.Fatalf("a right password is answered by %s", code)
+	}
+	return page
+}
+
+// serveAs is serve, and returns the gateway too.
+func serveAs(t *testing.T, cfg *config.Config) (daemon, *gateway) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	g := newGateway(cfg, Daemon{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	go func() {
+		ended <- runParts(ctx, append([]part{{"control", g.openControl}}, g.parts()...), func() { close(ready) })
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatalf("the gateway ended while starting: %v", err)
+	}
+	d := daemon{cfg: cfg, result: ended, stop: func() error { cancel(); err := <-ended; ended <- err; return err }}
+	t.Cleanup(func() { d.stop() })
+	return d, g
+}
+
+// fallSilent ends the client's session as if it had sent nothing for long, and has it look at the web again.
+func fallSilent(t *testing.T, d daemon, g *gateway) {
+	t.Helper()
+	if s := d.client(t); s.State == session.Authenticated {
+		must(t, g.table.Kick(s.Addr, s.ID, session.IdleTimeout))
+	}
+	sh(t, curl+"-o /dev/null http://192.0.2.2/")
+}
+
+// TestRememberedDevice: a device comes in again without a login where the person wished it, after a restart too; not
+// where the person did not, once the person has logged out, or once the account is gone.
+func TestRememberedDevice(t *testing.T) {
+	network(t)
+	dir := t.TempDir()
+	cfg := withDevices(t, dir, onEBPF, `remember = "30d"`)
+	d, g := serveAs(t, cfg)
+	t.Cleanup(func() { must(t, Detach(cfg, false)) })
+	lease(t)
+	page := logInHere(t, "")
+	if !strings.Contains(page, `name="remember"`) || !strings.Contains(page, "for 30 days") {
+		t.Errorf("the login page does not ask:\n%s", page)
+	}
+	fallSilent(t, d, g)
+	if s := d.client(t); s.State == session.Authenticated {
+		t.Fatal("a device is remembered although nobody wished it")
+	}
+	logInHere(t, " -d remember=1")
+	must(t, d.stop())
+	d, g = serveAs(t, cfg)
+	fallSilent(t, d, g)
+	s := awaitWay(t, d, session.Authenticated, session.Remembered)
+	if s.User != "ann" || s.Limits.IdleTimeoutSeconds != 7200 || !clientReachesServer() {
+		t.Errorf("the session of a remembered device is %+v", s)
+	}
+
+	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(sh(t, curl+`http://10.1.0.1:8080/logout`))
+	sh(t, curl+`-o /dev/null -d username=ann -d token=`+token[1]+` http://10.1.0.1:8080/logout`)
+	fallSilent(t, d, g)
+	if s := d.client(t); s.State == session.Authenticated {
+		t.Error("a device comes in again although the person has logged out")
+	}
+
+	logInHere(t, " -d remember=1")
+	fallSilent(t, d, g)
+	awaitWay(t, d, session.Authenticated, session.Remembered)
+	must(t, os.WriteFile(filepath.Join(dir, "users"), []byte("bob:"+HashPassword("right")+"\n"), 0o600))
+	awaitWay(t, d, session.PreAuth, "")
 	must(t, d.stop())
 }

@@ -198,6 +198,9 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 	if g.vouchers != nil {
 		cfg.UserOfCode = g.vouchers.UserOf
 	}
+	if d := g.cfg.Devices; d.Remember > 0 && d.Consent {
+		cfg.RememberDays = int(d.Remember / (24 * time.Hour))
+	}
 	if p.TLSCert != "" {
 		cfg.TLS = portal.TLS{Address: netip.AddrPortFrom(addr, p.TLSPort), Cert: p.TLSCert, Key: p.TLSKey}
 	}

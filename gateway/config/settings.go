@@ -147,7 +147,7 @@ func (c *Config) deviceSettings() []setting {
 		keyAt("devices.password_file", &d.PasswordFile, file),
 		keyAt("devices.ask_randomised", &d.AskRandomised, strict.Boolean),
 		keyAt("devices.ask_again", &d.AskAgain, duration(time.Second, 7*day)),
-		keyAt("devices.remember", &d.Remember, days(day, 365*day)),
+		keyAt("devices.remember", &d.Remember, days(2*day, 365*day)),
 		keyAt("devices.consent", &d.Consent, strict.Boolean),
 	}
 }

@@ -55,6 +55,15 @@ func (d *Desk) Recheck(changed func(mac datapath.MAC, way session.Way) bool) {
 	d.Sweep()
 }
 
+// Renew tells that the sources may have another answer about a device now. It is asked for when the device is seen.
+func (d *Desk) Renew(mac datapath.MAC) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a := d.answers[mac]; a != nil && !a.queued {
+		delete(d.answers, mac)
+	}
+}
+
 // Hold keeps a device outside, although sources may let it in, for as long as an answer holds: somebody logged it out.
 func (d *Desk) Hold(mac datapath.MAC) {
 	d.mu.Lock()

@@ -85,8 +85,10 @@ func readTexts(path string, base Texts) (*Texts, error) {
 	case t.Lang != base.Lang:
 		return nil, fmt.Errorf("%s: Lang is %q, and the file's name says %q", path, t.Lang, base.Lang)
 	}
-	if text := fmt.Sprintf(t.Wait, 7); strings.Contains(text, "%!") || !strings.Contains(text, "7") {
-		return nil, fmt.Errorf("%s: Wait must have one %%d, for the seconds, not %q", path, t.Wait)
+	for _, c := range []struct{ name, text, unit string }{{"Wait", t.Wait, "seconds"}, {"Remember", t.Remember, "days"}} {
+		if text := fmt.Sprintf(c.text, 7); strings.Contains(text, "%!") || !strings.Contains(text, "7") {
+			return nil, fmt.Errorf("%s: %s must have one %%d, for the %s, not %q", path, c.name, c.unit, c.text)
+		}
 	}
 	return &t, nil
 }

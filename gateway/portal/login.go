@@ -108,6 +108,7 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
+	page.Remembers = page.Remember != "" && form.Get("remember") != ""
 	p.logInBy(w, r, page, form, s, try)
 }
 
@@ -191,6 +192,7 @@ func (implausible) RejectMessage() string { return "" }
 
 // admit starts the session and shows its limits.
 func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key session.Key, login session.Login) {
+	login.Remember = page.Remembers
 	s, err := p.sessions.Admit(key.Addr, login)
 	if errors.Is(err, session.ErrSessions) {
 		p.counters.rejected.Add(1)
@@ -230,6 +232,9 @@ func (p *Portal) loginPage(t *Texts, token, link string) *Page {
 	}
 	page.Terms = p.terms
 	page.Token = token
+	if days := p.cfg.RememberDays; days > 0 {
+		page.Remember = fmt.Sprintf(page.T.Remember, days)
+	}
 	return page
 }
 

@@ -47,9 +47,13 @@ type Page struct {
 	WrongCode    bool        // `login.html`: the code was wrong
 	Script       template.JS // `login.html`: puts the code of a QR code into the field `id="code"`; may be left out
 	ClickThrough bool        // `login.html`: there is one by a click; the form posts `method=click` to `/login`
-	Terms        []string    // `login.html`: paragraphs of `portal.terms`
-	User         string      // `login.html`: the name as typed before
-	Wrong        bool        // `login.html`: name or password were wrong
+	// `login.html`: the text of a box for the wish that the device need not log in again; empty: there is none. The
+	// form sends `remember=1` where it is checked
+	Remember  string
+	Remembers bool     // `login.html`: the box was checked before
+	Terms     []string // `login.html`: paragraphs of `portal.terms`
+	User      string   // `login.html`: the name as typed before
+	Wrong     bool     // `login.html`: name or password were wrong
 
 	Status *Status // `status.html`, `logout.html`: the session
 	Reload string  // `status.html`: its own URL
@@ -187,6 +191,7 @@ func samplePage(t *Texts, full bool) *Page {
 		p.Voucher, p.Code, p.WrongCode, p.Script, p.ConfirmCode = true, "c", true, voucherScript, true
 		p.URL, p.URLHost, p.Reload, p.ClickThrough, p.Confirm, p.Terms = "http://h/", "h", "/status", true, true,
 			[]string{"t"}
+		p.Remember, p.Remembers = "r", true
 		p.Status = &Status{"u", "e", "t", "s", "r", "d"}
 	}
 	return p

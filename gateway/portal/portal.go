@@ -74,6 +74,8 @@ type Config struct {
 	TLS TLS
 	// Methods are the ways to log in; at least one.
 	Methods Methods
+	// RememberDays is for how many days a person may have the device logged in again; 0: the login page does not ask.
+	RememberDays int
 	// Terms are shown on the login page: plain text, paragraphs separated by empty lines.
 	Terms string
 	// Title is the network's name; default "Wi-Fi".

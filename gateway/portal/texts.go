@@ -21,6 +21,7 @@ type Texts struct {
 	Or, AcceptText                 string
 	Incomplete, WrongPassword      string
 	Wait                           string // with %d for seconds
+	Remember                       string // with %d for days, two at least
 	Devices, Unfit, MoreAsked      string
 	OldForm, LoggedOut             string
 	Online, OnlineText             string
@@ -55,6 +56,7 @@ var english = &Texts{
 	Incomplete:    "Please enter your user name and your password.",
 	WrongPassword: "User name or password is wrong.",
 	Wait:          "Too many attempts. Please wait %d s and try again.",
+	Remember:      "Keep this device signed in for %d days",
 	Devices:       "You are signed in with as many devices as allowed. Sign out on another device first.",
 	Unfit:         "Your details are right, but this account cannot be used in this network. Please ask the operator.",
 	MoreAsked:     "This account needs more than a password, which this page cannot ask for. Please ask the operator.",
@@ -97,6 +99,7 @@ var german = &Texts{
 	Incomplete:    "Bitte geben Sie Benutzername und Passwort ein.",
 	WrongPassword: "Benutzername oder Passwort ist falsch.",
 	Wait:          "Zu viele Versuche. Bitte warten Sie %d s und versuchen Sie es erneut.",
+	Remember:      "Dieses Gerät %d Tage lang angemeldet lassen",
 	Devices: "Sie sind mit so vielen Geräten angemeldet wie erlaubt. Melden Sie sich zuerst auf einem anderen " +
 		"Gerät ab.",
 	Unfit: "Ihre Angaben stimmen, aber dieses Konto kann in diesem Netz nicht verwendet werden. Bitte wenden " +

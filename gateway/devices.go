@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"sync/atomic"
@@ -197,6 +198,45 @@ func (g *gateway) showDevices(st *control.Status) {
 	if r := g.devices.remembered.Load(); r != nil {
 		st.Listed.Remembered = len(r.All())
 	}
+}
+
+// rememberedDevices are the devices of a gateway for the control socket.
+type rememberedDevices struct{ g *gateway }
+
+var _ control.Devices = rememberedDevices{}
+
+// Remembered implements control.Devices.
+func (d rememberedDevices) Remembered() (all []control.Device) {
+	r := d.g.devices.remembered.Load()
+	if r == nil {
+		return nil
+	}
+	for _, k := range r.All() {
+		all = append(all, control.Device{MAC: net.HardwareAddr(k.MAC[:]).String(), User: k.User, Since: k.Since,
+			Until: k.Until})
+	}
+	return all
+}
+
+// Forget implements control.Devices.
+func (d rememberedDevices) Forget(mac [6]byte) (found bool, err error) {
+	r := d.g.devices.remembered.Load()
+	if r == nil {
+		return false, nil
+	}
+	found, err = r.Forget(mac)
+	if desk := d.g.devices.desk.Load(); desk != nil {
+		desk.Renew(mac)
+	}
+	for _, s := range d.g.table.ClientsOf(mac) {
+		if s.Way == session.Remembered && err == nil {
+			if err = d.g.table.Kick(s.Addr, s.ID, session.AdminReset); errors.Is(err, session.ErrLater) ||
+				errors.Is(err, session.ErrNoSession) {
+				err = nil
+			}
+		}
+	}
+	return found, err
 }
 
 // devices warns of keys of [devices] that make no sense together.

@@ -170,7 +170,8 @@ func TestRememberedDevice(t *testing.T) {
 		t.Errorf("the session of a remembered device is %+v", s)
 	}
 
-	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(sh(t, curl+`http://10.1.0.1:8080/logout`))
+	page = sh(t, curl+`http://10.1.0.1:8080/logout`)
+	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
 	sh(t, curl+`-o /dev/null -d username=ann -d token=`+token[1]+` http://10.1.0.1:8080/logout`)
 	fallSilent(t, d, g)
 	if s := d.client(t); s.State == session.Authenticated {

@@ -209,7 +209,7 @@ func (s *several) served() (all []control.Network) {
 	for _, n := range s.all() {
 		if g, _ := n.state(); g != nil {
 			all = append(all, control.Network{Name: n.cfg.Name, Table: limitDefaults{g.table, g, true}, Status: g.status,
-				Has: g.isOfNetwork})
+				Devices: rememberedDevices{g}, Has: g.isOfNetwork})
 		}
 	}
 	return all

@@ -131,8 +131,9 @@ func rootCommand() *cobra.Command {
 	root.Flags().StringVarP(&file, "config", "c", "", "run the daemon with this configuration")
 	root.PersistentFlags().StringVar(
 		&socket, "socket", defaultSocket, "control socket of the daemon (run_dir/control.sock)")
-	root.AddCommand(runCommand(), sessionsCommand(&socket), loginCommand(&socket), logoutCommand(&socket), statusCommand(
-		&socket), reloadCommand(&socket), voucherCommand(&socket), whoisCommand(),
+	root.AddCommand(runCommand(), sessionsCommand(&socket), loginCommand(&socket), logoutCommand(&socket),
+		deviceCommand(&socket), statusCommand(&socket), reloadCommand(&socket), voucherCommand(&socket),
+		whoisCommand(),
 		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), identTokenCommand(),
 		guardCommand(), detachCommand(), keepCommand(), versionCommand(),
 		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(manualBook, usage, stdout))

@@ -13,6 +13,8 @@
 //	GET  /v1/vouchers?name=       voucher.Voucher, one a line, with its code; broken off: incomplete
 //	POST /v1/vouchers             VouchersRequest → voucher.Voucher, one a line
 //	POST /v1/vouchers/revoke      RevokeRequest → RevokeReply
+//	GET  /v1/devices              list of Device
+//	POST /v1/devices/forget       ForgetRequest → ForgetReply
 //	POST /v1/reload               → ReloadReply
 //
 // Failures are {"error": "…"} with a 4xx or 5xx code.
@@ -49,10 +51,11 @@ type Sessions interface {
 
 // Network is one of the networks that a daemon serves.
 type Network struct {
-	Name   string // "": it is the only one
-	Table  Sessions
-	Status func() Status
-	Has    func(netip.Addr) bool // whether an address belongs to the network; nil: every address does
+	Name    string // "": it is the only one
+	Table   Sessions
+	Status  func() Status
+	Devices Devices               // that are remembered; nil: none are
+	Has     func(netip.Addr) bool // whether an address belongs to the network; nil: every address does
 }
 
 // Status is the status of a daemon, or of one of its networks. The maps are counters by label value; none is by client.

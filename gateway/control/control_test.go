@@ -154,7 +154,7 @@ func start(t *testing.T, table Sessions, stall time.Duration) string {
 	ended := make(chan error)
 	go func() {
 		ended <- s.Serve(
-			ctx, Single(table, func() Status {
+			ctx, Single(table, nil, func() Status {
 				return Status{Version: "1.2.3", Sessions: map[State]int{session.PreAuth: 7}}
 			}))
 	}()

@@ -47,9 +47,9 @@ type Answers struct {
 	Vouchers Vouchers           // nil: there are none
 }
 
-// Single returns the Answers of a daemon with one network.
-func Single(table Sessions, status func() Status) Answers {
-	only := []Network{{Table: table}}
+// Single returns the Answers of a daemon with one network. devices may be nil.
+func Single(table Sessions, devices Devices, status func() Status) Answers {
+	only := []Network{{Table: table, Devices: devices}}
 	return Answers{Networks: func() []Network { return only }, Status: status}
 }
 
@@ -135,6 +135,8 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/vouchers", s.listVouchers)
 	mux.HandleFunc("POST /v1/vouchers", s.createVouchers)
 	mux.HandleFunc("POST /v1/vouchers/revoke", s.revokeVouchers)
+	mux.HandleFunc("GET /v1/devices", s.listDevices)
+	mux.HandleFunc("POST /v1/devices/forget", s.forget)
 	if s.Reload != nil {
 		mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, _ *http.Request) {
 			// Writing begins when it is done, however long that takes.

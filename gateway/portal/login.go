@@ -3,6 +3,7 @@ package portal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -85,7 +86,7 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
-	page := p.loginPage(p.textsOf(r), p.tokens.formToken(s.Key, time.Now()), link)
+	page := p.sentPage(r, form, s.Key, link)
 	if !p.tokens.valid(form.Get("token"), s.Key, time.Now()) {
 		p.counters.forged.Add(1)
 		page.Alert = page.T.OldForm
@@ -108,7 +109,6 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
-	page.Remembers = page.Remember != "" && form.Get("remember") != ""
 	p.logInBy(w, r, page, form, s, try)
 }
 
@@ -128,6 +128,13 @@ func (p *Portal) logInBy(w http.ResponseWriter, r *http.Request, page *Page, for
 	c := Credentials{User: page.User, Password: form.Get("password"), Key: s.Key,
 		FurtherAddrs: s.FurtherAddrs, Failures: try.Failures(page.User)}
 	p.logIn(w, r, page, c, try)
+}
+
+// sentPage returns the login page for a client that has sent its form.
+func (p *Portal) sentPage(r *http.Request, form url.Values, key session.Key, link string) *Page {
+	page := p.loginPage(p.textsOf(r), p.tokens.formToken(key, time.Now()), link)
+	page.Remembers = page.Remember != "" && form.Get("remember") != ""
+	return page
 }
 
 // logIn checks credentials, after the delay that earlier wrong ones require.

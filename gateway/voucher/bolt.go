@@ -4,9 +4,11 @@ package voucher
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"go.etcd.io/bbolt"
@@ -233,9 +235,11 @@ func write(tx *bbolt.Tx, c Change) error {
 		if err := vouchers.Put(keyOf(r.ID), r.Is); err != nil {
 			return err
 		}
-		if r.Code == "" {
-			continue
-		}
+	}
+	// In the order of codes: bbolt moves what is behind an insertion, until the end of the transaction.
+	byCode := slices.DeleteFunc(slices.Clone(c.Vouchers), func(r Record) bool { return r.Code == "" })
+	slices.SortFunc(byCode, func(a, b Record) int { return cmp.Compare(a.Code, b.Code) })
+	for _, r := range byCode {
 		if err := codes.Put([]byte(r.Code), keyOf(r.ID)); err != nil {
 			return err
 		}

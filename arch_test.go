@@ -32,18 +32,19 @@ var allowedImports = map[string][]string{
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
 	"cmd/gatewayd": {"gateway", "gateway/config", "gateway/control", "gateway/flowlog",
-		"gateway/users", "gateway/voucher", "manual", "meant", "output", "quote", "textfile"},
+		"gateway/users", "gateway/voucher", "gateway/voucher/sheet", "manual", "meant", "output", "quote", "textfile"},
 
-	"gateway":          {"gateway/...", "ppp", "quote"},
-	"gateway/access":   {"gateway/session"}, // who may pass
-	"gateway/arp":      {},                  // whether hosts of the LAN are there, and answers to new ones
-	"gateway/config":   {"gateway/datapath", "gateway/datapath/kinds", "textfile"},
-	"gateway/control":  {"gateway/session", "gateway/voucher"},
-	"gateway/voucher":  {"gateway/session", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
-	"gateway/due":      {}, // what is to be done, in the order of its times
-	"gateway/ticker":   {}, // when those that look from time to time do so
-	"gateway/budget":   {}, // how often something may be done for each of many senders
-	"gateway/datapath": {"gateway/budget"},
+	"gateway":               {"gateway/...", "ppp", "quote"},
+	"gateway/access":        {"gateway/session"}, // who may pass
+	"gateway/arp":           {},                  // whether hosts of the LAN are there, and answers to new ones
+	"gateway/config":        {"gateway/datapath", "gateway/datapath/kinds", "textfile"},
+	"gateway/control":       {"gateway/session", "gateway/voucher"},
+	"gateway/voucher/sheet": {"gateway/voucher"}, // prints vouchers
+	"gateway/voucher":       {"gateway/session", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
+	"gateway/due":           {}, // what is to be done, in the order of its times
+	"gateway/ticker":        {}, // when those that look from time to time do so
+	"gateway/budget":        {}, // how often something may be done for each of many senders
+	"gateway/datapath":      {"gateway/budget"},
 	// Data paths, one folder each; none imports another.
 	"gateway/datapath/*": {"gateway/arp", "gateway/ticker", "gateway/budget", "gateway/datapath",
 		"gateway/datapath/machine/...", "gateway/framelink", "gateway/keeper", "gateway/netfilter/guard",

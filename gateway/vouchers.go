@@ -69,6 +69,11 @@ func openBook(folder string, log *slog.Logger) (*voucher.Book, error) {
 	return voucher.Open(folder, log)
 }
 
+// LoginURL is the URL of the portal's login page.
+func LoginURL(cfg *config.Config) string {
+	return (&gateway{cfg: cfg}).portalConfig(nil).LoginURL()
+}
+
 // serveVouchers has the vouchers look after this network's sessions.
 func (g *gateway) serveVouchers(context.Context) (o opened, err error) {
 	if g.vouchers == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/voucher"
+	"github.com/gateweigh/gateweigh/gateway/voucher/sheet"
 	"github.com/gateweigh/gateweigh/manual"
 )
 
@@ -36,7 +37,7 @@ func addCompletions(root *cobra.Command, socket *string) {
 	user := func(s control.Session) string { return s.User }
 	argument := map[string]cobra.CompletionFunc{
 		"check-config": manual.Files("toml"), "templates": manual.Folders, "whois": none, "ident-token": none,
-		"voucher list": none, "voucher revoke": none, "voucher export": none,
+		"voucher list": none, "voucher revoke": none, "voucher export": none, "voucher print": none,
 		"login": client(func(s control.Session) string {
 			return s.Addr.String() + "\t" + string(s.State) + " " + s.MAC
 		}, control.Filter{}),
@@ -46,7 +47,8 @@ func addCompletions(root *cobra.Command, socket *string) {
 		"config": manual.Files("toml"), "folder": manual.Folders, "state": states,
 		"sessions user": client(user, control.Filter{}), "logout user": client(user, loggedIn),
 		"user": none, "network": none, "mac": none, "at": none,
-		"voucher list state": voucherStates, "batch": none, "for": none, "until": none, "online": none, "data": none,
+		"voucher list state": voucherStates, "output": manual.Files("pdf"), "lang": sheetLanguages, "url": none, "title": none,
+		"batch": none, "for": none, "until": none, "online": none, "data": none,
 		"note":    none,
 		"up-rate": none, "down-rate": none, "up-quota": none, "down-quota": none, "total-quota": none,
 	}
@@ -58,6 +60,10 @@ func states(*cobra.Command, []string, string) (all []string, _ cobra.ShellCompDi
 		all = append(all, string(s))
 	}
 	return all, cobra.ShellCompDirectiveNoFileComp
+}
+
+func sheetLanguages(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return sheet.Languages(), cobra.ShellCompDirectiveNoFileComp
 }
 
 func voucherStates(*cobra.Command, []string, string) (all []string, _ cobra.ShellCompDirective) {

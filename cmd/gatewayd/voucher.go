@@ -48,7 +48,7 @@ func voucherCommand(socket *string) *cobra.Command {
 	cmd.PersistentFlags().StringVarP(&place.file, "config", "c", defaultConfig,
 		"the configuration that names state_dir and the portal")
 	cmd.AddCommand(voucherCreateCommand(place), voucherListCommand(place), voucherRevokeCommand(place),
-		voucherExportCommand(place))
+		voucherExportCommand(place), voucherPrintCommand(place))
 	return cmd
 }
 

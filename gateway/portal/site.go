@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 )
 
 // familySite is the portal as clients of one family reach it: at its address there, or by its name.
@@ -41,6 +42,12 @@ func newSite(name string, addr, secure netip.AddrPort) familySite {
 		s.tlsHosts = hostFields(name, secure, httpsPort)
 	}
 	return s
+}
+
+// LoginURL is the URL of the login page.
+func (c Config) LoginURL() string {
+	s := newSite(strings.ToLower(c.Name), c.Address, c.TLS.Address)
+	return s.base + "/login"
 }
 
 // plainBase is the prefix of the portal's URLs by its address and without https.

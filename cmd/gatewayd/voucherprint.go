@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/gateway"
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/voucher"
+	"github.com/gateweigh/gateweigh/gateway/voucher/sheet"
+	"github.com/gateweigh/gateweigh/textfile"
+)
+
+func voucherPrintCommand(place *voucherPlace) *cobra.Command {
+	var output, network, link, title string
+	var all bool
+	page := sheet.Page{Lang: "en"}
+	cmd := &cobra.Command{
+		Use:   "print BATCH | VOUCHER --output FILE.pdf",
+		Short: "Write vouchers as PDF, to print them on A4",
+		Long: "Writes new vouchers, ten a page, each with its code and a QR code: the link to the portal's login page,\n" +
+			"which fills the code in. The configuration names the portal; of several networks --network does.",
+		Example: "  gatewayd voucher print lobby --output lobby.pdf",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output == "" {
+				return &exitError{exitUsage, errors.New("where to? give --output FILE.pdf")}
+			}
+			var err error
+			if page.Title, page.Link, err = portalOf(place.file, network, title, link); err != nil {
+				return &exitError{exitUsage, err}
+			}
+			var list []voucher.Voucher
+			err = place.with(cmd.Context(), func(v *vouchers) error {
+				return v.Each(args[0], func(v voucher.Voucher) bool {
+					if all || v.State == voucher.New {
+						list = append(list, v)
+					}
+					return true
+				})
+			})
+			if err != nil {
+				return err
+			}
+			if len(list) == 0 {
+				return fmt.Errorf("no voucher of %s is new: --all prints those that were used too", args[0])
+			}
+			return writeSheet(output, page, list)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&output, "output", "o", "", "the PDF file (required)")
+	f.StringVar(&network, "network", "", "of several networks, the one whose portal the QR codes lead to")
+	f.StringVar(&link, "url", "", "the login page's URL, instead of the configuration's")
+	f.StringVar(&title, "title", "", "the network's name, instead of portal.title")
+	f.StringVar(&page.Lang, "lang", "en", "language: "+strings.Join(sheet.Languages(), ", "))
+	f.BoolVar(&all, "all", false, "print vouchers too that are in use, expired, used up or revoked")
+	return cmd
+}
+
+// portalOf returns the title and the login page of a configuration's network, unless both are given.
+func portalOf(file, network, title, link string) (string, string, error) {
+	if title != "" && link != "" {
+		return title, link, nil
+	}
+	cfg, err := config.Load(file)
+	if err != nil {
+		return "", "", err
+	}
+	var found []*config.Config
+	for _, n := range cfg.All() {
+		if n.Name == network || network == "" && n.Auth.Has(config.MethodVoucher) {
+			found = append(found, n)
+		}
+	}
+	switch {
+	case len(found) == 0 && network != "":
+		return "", "", fmt.Errorf("%s has no network %q", file, network)
+	case len(found) == 0:
+		return "", "", fmt.Errorf(`%s: auth.methods has no "voucher", so that no code is taken: add it`, file)
+	case len(found) > 1:
+		return "", "", fmt.Errorf("%s has %d networks that take vouchers: choose one by --network", file, len(found))
+	}
+	if title == "" {
+		title = found[0].Portal.Title
+	}
+	if link == "" {
+		link = gateway.LoginURL(found[0])
+	}
+	return title, link, nil
+}
+
+// writeSheet writes vouchers into a file that only its owner reads, because it has their codes.
+func writeSheet(path string, page sheet.Page, list []voucher.Voucher) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return textfile.Plain(err)
+	}
+	if err := errors.Join(sheet.Write(f, page, list), f.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	fmt.Fprintf(stdout, "%s in %s\n", counted(len(list), "voucher", "vouchers"), path)
+	return nil
+}

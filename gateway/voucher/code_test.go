@@ -17,7 +17,8 @@ func TestParseCode(t *testing.T) {
 	if got, err := ParseCode("bgszu-bgszu-bg"); got != "8652V8652V86" || err != nil {
 		t.Errorf("symbols that look alike are read as %v, %v", got, err)
 	}
-	for _, typed := range []string{"", "K7HM-2XPD-9RT", "K7HM-2XPD-9RTWW", "K7HM-2XPD-9RT0", "K7HM-2XPD-9RTÄ", "K7HM-2XPD-9RTA",
+	for _, typed := range []string{"", "K7HM-2XPD-9RT", "K7HM-2XPD-9RTWW", "K7HM-2XPD-9RT0", "K7HM-2XPD-9RTÄ",
+		"K7HM-2XPD-9RTA",
 		strings.Repeat(" ", 80) + "K7HM2XPD9RTW", "K7HM2XPD9RT\xff"} {
 		if got, err := ParseCode(typed); !errors.Is(err, ErrNoCode) {
 			t.Errorf("%q is read as %v, %v", typed, got, err)

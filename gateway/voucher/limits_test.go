@@ -17,7 +17,8 @@ func TestOverSessions(t *testing.T) {
 	s := newScene(t)
 	code := s.make(1, Terms{OnlineSeconds: 3600, Bytes: gigabyte, UpBps: 1e6, DownBps: 2e6})[0].Code
 	one := s.mustLogIn(code, 1)
-	if l := one.Limits; !near(l.SessionTimeout, time.Hour) || l.TotalBytes != gigabyte || l.UpBps != 1e6 || l.DownBps != 2e6 {
+	if l := one.Limits; !near(l.SessionTimeout, time.Hour) || l.TotalBytes != gigabyte || l.UpBps != 1e6 ||
+		l.DownBps != 2e6 {
 		t.Errorf("the first session has %+v", l)
 	}
 	s.pass(20 * time.Minute)
@@ -100,8 +101,8 @@ func TestValidity(t *testing.T) {
 	}
 }
 
-// TestWallClock: the wall clock is an hour fast. "Until a date" ends an hour early as long as it is, and what runs is put
-// right within a second of the clock's correction; "for an hour" does not change.
+// TestWallClock: the wall clock is an hour fast. "Until a date" ends an hour early as long as it is, and what runs is
+// put right within a second of the clock's correction; "for an hour" does not change.
 func TestWallClock(t *testing.T) {
 	s := newScene(t)
 	date, err := s.Create("date", 2, Terms{Devices: 1, Until: s.wall.Add(3 * time.Hour)})

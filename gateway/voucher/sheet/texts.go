@@ -27,8 +27,9 @@ type words struct {
 var texts = map[string]words{
 	"en": {code: "Access code", voucher: "Voucher %s", join: "Join the network, then scan, or open %s",
 		valid: "Valid for %s from the first use", until: "Valid until %s", online: "%s online", data: "%s of data",
-		devices: "%d devices at once", days: "%d days", day: "1 day", hours: "%d hours", hour: "1 hour", minutes: "%d minutes",
-		date: "2 January 2006", dateTime: "2 January 2006, 15:04", decimal: "."},
+		devices: "%d devices at once", days: "%d days", day: "1 day", hours: "%d hours", hour: "1 hour",
+		minutes: "%d minutes",
+		date:    "2 January 2006", dateTime: "2 January 2006, 15:04", decimal: "."},
 	"de": {code: "Zugangscode", voucher: "Voucher %s", join: "Mit dem Netz verbinden, dann scannen oder %s öffnen",
 		valid: "Gültig %s ab erster Anmeldung", until: "Gültig bis %s", online: "%s online", data: "%s Daten",
 		devices: "%d Geräte gleichzeitig", days: "%d Tage", day: "1 Tag", hours: "%d Stunden", hour: "1 Stunde",

@@ -48,14 +48,7 @@ func TestSheet(t *testing.T) {
 	if pages := strings.Count(text, "\f"); pages != 2 {
 		t.Errorf("%d pages, want 2", pages)
 	}
-	pages := filepath.Join(t.TempDir(), "page")
-	run(t, "pdftoppm", "-r", "150", "-gray", "-png", path, pages)
-	images, err := filepath.Glob(pages + "*.png")
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := strings.Fields(run(t, "zbarimg", append([]string{"-q", "--raw"}, images...)...))
-	slices.Sort(read)
+	read := scan(t, path)
 	for i, v := range all {
 		if want := link + "#v=" + v.Code.String(); i >= len(read) || read[i] != want {
 			t.Errorf("QR codes %q, want %s", read, want)
@@ -65,6 +58,20 @@ func TestSheet(t *testing.T) {
 			t.Errorf("%s is not on the sheet with its code", v.Name)
 		}
 	}
+}
+
+// scan reads the QR codes of a PDF, as a phone does from paper.
+func scan(t *testing.T, path string) []string {
+	t.Helper()
+	pages := filepath.Join(t.TempDir(), "page")
+	run(t, "pdftoppm", "-r", "150", "-gray", "-png", path, pages)
+	images, err := filepath.Glob(pages + "*.png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := strings.Fields(run(t, "zbarimg", append([]string{"-q", "--raw"}, images...)...))
+	slices.Sort(read)
+	return read
 }
 
 // TestLongTexts: texts that are too long are made smaller or cut, and letters that the fonts lack are replaced.

@@ -159,8 +159,9 @@ func TestAccountingInDatabase(t *testing.T) {
 	rows := d.run(t, "su -s /bin/sh freerad -c 'psql -qAt radius' <<'END'\n"+
 		fmt.Sprintf("SET TIME ZONE '%s';\n", today.Format("-07"))+d.blocks["usage"]+"END")
 	yesterday, now := today.AddDate(0, 0, -1).Format(time.DateOnly), today.Format(time.DateOnly)
-	if want := yesterday + "|ann|1500|1|6\n" + now + "|ann|3100|4|13\n" + now + "|ben|7200|499999999|1500000001\n" + now +
-		"|dora|3600|25|75\n"; rows != want {
+	want := fmt.Sprintf(
+		"%s|ann|1500|1|6\n%s|ann|3100|4|13\n%[2]s|ben|7200|499999999|1500000001\n%[2]s|dora|3600|25|75\n", yesterday, now)
+	if rows != want {
 		t.Errorf("what they used:\n%swant\n%s", rows, want)
 	}
 }

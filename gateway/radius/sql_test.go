@@ -151,7 +151,8 @@ func TestAccountingInDatabase(t *testing.T) {
 	left("all but a byte", "ben", "rose", session.Limits{TotalBytes: 1})
 	told(t, c, "ben", today.Add(3*time.Hour), today.Add(4*time.Hour), 1)
 	left("all", "ben", "rose", session.Limits{})
-	ofMonth := strings.NewReplacer("'ann'", "'dora'", "'36000'", "'10000'", "'ben'", "'dora'", "'3000000000'", "'6000000000'",
+	ofMonth := strings.NewReplacer("'ann'", "'dora'", "'36000'", "'10000'",
+		"'ben'", "'dora'", "'3000000000'", "'6000000000'",
 		"('ann', 'Max-Daily-Session', ':=', '3600'),", "",
 		"('ben', 'Max-Daily-Data', ':=', '2000000000'),", "")
 	d.run(t, ofMonth.Replace(d.blocks["users"]))

@@ -132,6 +132,8 @@ func (u *users) Authenticate(ctx context.Context, c Credentials) (session.Login,
 		return session.Login{}, ctx.Err()
 	case down != nil:
 		return session.Login{}, down
+	case c.Code != "":
+		return loginByCode(c.Code)
 	case c.User != goodUser || c.Password != goodPassword:
 		return session.Login{}, fmt.Errorf("asking: %w", &wrongPassword{hostileReply})
 	}
@@ -168,7 +170,7 @@ func start(t testing.TB, cfg Config) *world {
 	w.table.lease(clientA)
 	w.table.lease(clientB)
 	cfg.Address = portalAddr
-	if !cfg.Methods.ClickThrough {
+	if !cfg.Methods.ClickThrough && !cfg.Methods.Voucher {
 		cfg.Methods.Login = true
 	}
 	if cfg.Log == nil {

@@ -67,8 +67,7 @@ func (p *voucherPlace) open(ctx context.Context) (*vouchers, error) {
 	}
 	cfg, bad := config.Load(p.file)
 	if bad != nil {
-		return nil, &exitError{exitUsage, fmt.Errorf("%w; and without a daemon (%w) the configuration must say where "+
-			"vouchers are: name it by --config", bad, err)}
+		return nil, &exitError{exitUsage, bad}
 	}
 	if own := cfg.ControlSocket(); own != *p.socket && errors.Is(err, control.ErrNotRunning) {
 		other := own

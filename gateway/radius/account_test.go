@@ -94,7 +94,7 @@ func TestAccounting(t *testing.T) {
 		}
 	}
 
-	cfg.SwapOctets, cfg.LocalAccounts = true, true
+	cfg.SwapOctets, cfg.LocalUsers = true, "ali" // as users of vouchers
 	if err := newClient(t, cfg).Account(
 		t.Context(), testEvent(session.Ended, time.Hour, session.UserRequest)); err != nil {
 		t.Fatal(err)

@@ -112,6 +112,8 @@ type Config struct {
 	Prefixes func(session.Session) Prefixes
 	// LocalAccounts means that passwords are also checked without these servers: Acct-Authentic is then Local.
 	LocalAccounts bool
+	// LocalUsers begins the users whom vouchers let in: Acct-Authentic is Local; empty: there are none.
+	LocalUsers string
 }
 
 // Bounds and defaults. The longest wait is RFC 5080's MRT.

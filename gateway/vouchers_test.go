@@ -137,3 +137,79 @@ func TestVouchers(t *testing.T) {
 		}
 	}
 }
+
+// sendCode fills in the portal's form, and returns the answer's code.
+func (g guest) sendCode(code voucher.Code) string {
+	url := fmt.Sprintf("http://10.%d.0.1:8080/login", g.vlan)
+	page, err := g.try("curl -s --max-time 30 " + url)
+	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
+	if token == nil {
+		g.t.Errorf("no form on the login page: %v\n%s", err, page)
+		return ""
+	}
+	answer, err := g.try("curl -s --max-time 30 -o /dev/null -w '%{http_code}' -d method=voucher -d token=" + token[1] +
+		" -d code=" + string(code) + " " + url)
+	if err != nil {
+		g.t.Error(err)
+	}
+	return answer
+}
+
+// TestVouchersOfNetworks: several networks share the vouchers. Of two devices in two networks that want a voucher's only
+// place at the same moment one gets in. It keeps the place over a restart of the daemon, and until its network is
+// removed.
+func TestVouchersOfNetworks(t *testing.T) {
+	trunk(t, 10, 20)
+	dir := t.TempDir()
+	head := strings.Replace(severalHead, `methods = ["users"]`, `methods = ["voucher"]`, 1)
+	head = strings.Replace(head, "[users]\nfile = \"%[1]s/users\"\n", "", 1)
+	cfg := severalWith(t, dir, head, networkText(10, ""), networkText(20, ""))
+	d := serveSeveral(t, cfg)
+	t.Cleanup(func() { detachAll(t, cfg) })
+	guests := []guest{{t, 10}, {t, 20}}
+	for _, g := range guests {
+		g.lease(dir)
+	}
+	var made []voucher.Voucher
+	must(t, d.CreateVouchers(t.Context(), control.VouchersRequest{Count: 6,
+		Terms: voucher.Terms{ForSeconds: 3600, Devices: 1}},
+		func(v voucher.Voucher) error { made = append(made, v); return nil }))
+	winner, loser := -1, -1
+	for round, v := range made {
+		answers := make([]string, len(guests))
+		var both sync.WaitGroup
+		for i, g := range guests {
+			both.Go(func() { answers[i] = g.sendCode(v.Code) })
+		}
+		both.Wait()
+		if winner, loser = 0, 1; answers[0] != "303" {
+			winner, loser = 1, 0
+		}
+		if answers[winner] != "303" || answers[loser] != "200" {
+			t.Fatalf("two devices at the same moment are answered by %v", answers)
+		}
+		guests[winner].mustReach("192.0.2.2", true, "with the voucher")
+		guests[loser].mustReach("192.0.2.2", false, "without it")
+		if round == len(made)-1 {
+			break
+		}
+		if r, err := d.RevokeVouchers(t.Context(), v.Name); err != nil || r.Sessions != 1 {
+			t.Errorf("revoked %+v, %v", r, err)
+		}
+		guests[winner].mustReach("192.0.2.2", false, "with a revoked voucher")
+	}
+	last := made[len(made)-1].Code
+	must(t, d.stop())
+	d = serveSeveral(t, cfg)
+	if got := guests[loser].sendCode(last); got != "200" {
+		t.Errorf("after a restart the other device is answered by %s", got)
+	}
+	guests[winner].mustReach("192.0.2.2", true, "after a restart")
+	rest := severalWith(t, dir, head, networkText(guests[loser].vlan, ""))
+	if done, failed := d.apply(rest); failed {
+		t.Fatalf("removing a network: %v", done)
+	}
+	if got := guests[loser].sendCode(last); got != "303" {
+		t.Errorf("after the other network's end the device is answered by %s", got)
+	}
+}

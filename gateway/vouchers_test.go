@@ -155,9 +155,9 @@ func (g guest) sendCode(code voucher.Code) string {
 	return answer
 }
 
-// TestVouchersOfNetworks: several networks share the vouchers. Of two devices in two networks that want a voucher's only
-// place at the same moment one gets in. It keeps the place over a restart of the daemon, and until its network is
-// removed.
+// TestVouchersOfNetworks: several networks share the vouchers. Of two devices in two networks that want a voucher's
+// only place at the same moment one gets in. It keeps the place over a restart of the daemon, and until its network is
+// removed. Long: the steps of one run, each of which needs the state that the one before left.
 func TestVouchersOfNetworks(t *testing.T) {
 	trunk(t, 10, 20)
 	dir := t.TempDir()

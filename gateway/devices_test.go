@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -184,4 +185,64 @@ func TestRememberedDevice(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "users"), []byte("bob:"+HashPassword("right")+"\n"), 0o600))
 	awaitWay(t, d, session.PreAuth, "")
 	must(t, d.stop())
+}
+
+// TestDeviceWithoutLease: where another program leases addresses, a device of the file comes in with its first packet,
+// and another device does not.
+func TestDeviceWithoutLease(t *testing.T) {
+	for _, kind := range []string{"ebpf", "nfqueue"} {
+		t.Run(kind, func(t *testing.T) {
+			network(t)
+			dir := t.TempDir()
+			must(t, os.WriteFile(filepath.Join(dir, "devices"), []byte(linkMACIn(t, "client", "c0")+"\n"), 0o600))
+			cfg := withDevices(t, dir, keysOf[kind], `file = "devices"`)
+			cfg.DHCP.Mode = config.External
+			d := serve(t, cfg)
+			t.Cleanup(func() { d.stop(); must(t, Detach(cfg, false)) })
+			stranger := addIntruder(t)
+			inject(t, "intruder", "i0", claim(stranger, "10.1.0.81"))
+			netnstest.Await(t, "the other device", func() error {
+				if !d.hasEntry(t, "10.1.0.81", stranger.String()) {
+					inject(t, "intruder", "i0", claim(stranger, "10.1.0.81"))
+					return errors.New("it is not known")
+				}
+				return nil
+			})
+			sh(t, `ip -n client addr add 10.1.0.80/24 dev c0; ip -n client route add default via 10.1.0.1`)
+			netnstest.Await(t, "the device comes in", func() error {
+				if !clientReachesServer() {
+					return errors.New("no echo")
+				}
+				return nil
+			})
+			for _, s := range d.sessions(t) {
+				if isDevice := s.Addr.String() == "10.1.0.80"; isDevice != (s.State == session.Authenticated) ||
+					isDevice != (s.Way == session.ByList) {
+					t.Errorf("%s is %s by %q", s.Addr, s.State, s.Way)
+				}
+			}
+		})
+	}
+}
+
+// TestDeviceWithoutIPv4: a device of the file that has IPv6 alone comes in with its first packet, and the session goes
+// on once it has a lease too.
+func TestDeviceWithoutIPv4(t *testing.T) {
+	network6(t)
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "devices"), []byte(linkMACIn(t, "client", "c0")+" - tv\n"), 0o600))
+	cfg := withDevices(t, dir, onEBPF, `file = "devices"`)
+	cfg.LAN.Address6 = netip.MustParsePrefix("2001:db8:1::1/64")
+	d := serve(t, cfg)
+	t.Cleanup(func() { d.stop(); must(t, Detach(cfg, false)) })
+	addr := awaitAddrs6(t, 1)[0]
+	netnstest.Await(t, "the device comes in", func() error { return reaches6(addr) })
+	s := awaitWay(t, d, session.Authenticated, session.ByList)
+	if s.User != "tv" || !s.Addr.Is6() {
+		t.Errorf("the session is %+v", s)
+	}
+	lease(t)
+	if now := d.client(t); now.ID != s.ID || !now.Addr.Is4() || now.Way != session.ByList || !clientReachesServer() {
+		t.Errorf("with a lease the session is %+v", now)
+	}
 }

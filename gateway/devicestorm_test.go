@@ -93,6 +93,38 @@ func stormServer(b *testing.B) (secret string) {
 // data path. log has people log in.
 func comeIn(b *testing.B, secret, devices string, log func()) time.Duration {
 	b.Helper()
+	g := stormGateway(b, secret, devices)
+	defer g.table.Close()
+	ctx, stop := context.WithCancel(b.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	_, err := g.openRADIUS(ctx)
+	must(b, err)
+	defer g.radius.Close()
+	must(b, g.openPortal())
+	plain, err := portal.Listen(ctx, netip.MustParseAddrPort("10.1.0.1:8080"))
+	must(b, err)
+	all := portal.Listeners{Plain: []net.Listener{plain}}
+	running.Go(func() { g.portal.Serve(ctx, all) })
+	running.Go(func() { g.table.Run(ctx) })
+	running.Go(func() { g.account(ctx) })
+	begun := time.Now()
+	o, err := g.openDevices(ctx) // which sees the devices that are there
+	must(b, err)
+	if o.close != nil {
+		defer o.close()
+	}
+	log()
+	for g.table.States()[session.Authenticated] < stormClients {
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// stormGateway returns a gateway whose clients have a lease.
+func stormGateway(b *testing.B, secret, devices string) *gateway {
+	b.Helper()
 	dir := b.TempDir()
 	cfg, err := config.Parse(filepath.Join(dir, "gatewayd.toml"), fmt.Appendf(nil, `
 state_dir = "%[1]s"
@@ -115,7 +147,6 @@ secret = "%[2]s"
 	g := newGateway(cfg, Daemon{Log: slog.New(slog.DiscardHandler)})
 	g.table, err = session.Open(filepath.Join(dir, "sessions.db"), anyClient{}, g.log)
 	must(b, err)
-	defer g.table.Close()
 	g.table.OnEnd(g.sessionEnded)
 	var leases sync.WaitGroup
 	for i := range stormClients {
@@ -124,31 +155,7 @@ secret = "%[2]s"
 		})
 	}
 	leases.Wait()
-	ctx, stop := context.WithCancel(b.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer stop()
-	_, err = g.openRADIUS(ctx)
-	must(b, err)
-	defer g.radius.Close()
-	must(b, g.openPortal())
-	plain, err := portal.Listen(ctx, netip.MustParseAddrPort("10.1.0.1:8080"))
-	must(b, err)
-	all := portal.Listeners{Plain: []net.Listener{plain}}
-	running.Go(func() { g.portal.Serve(ctx, all) })
-	running.Go(func() { g.table.Run(ctx) })
-	running.Go(func() { g.account(ctx) })
-	begun := time.Now()
-	o, err := g.openDevices(ctx) // which sees the devices that are there
-	must(b, err)
-	if o.close != nil {
-		defer o.close()
-	}
-	log()
-	for g.table.States()[session.Authenticated] < stormClients {
-		time.Sleep(time.Millisecond)
-	}
-	return time.Since(begun)
+	return g
 }
 
 func stormAddr(client int) netip.Addr {

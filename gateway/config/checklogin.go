@@ -30,7 +30,7 @@ func (k *checker) checkLogin() {
 	}
 	for _, key := range Keys() {
 		if strings.HasPrefix(key, "radius.") {
-			k.refuseUnused(`"radius" is not in auth.methods`, key)
+			k.refuseUnused(`"radius" is not in auth.methods, and devices.radius is not true`, key)
 		}
 	}
 }

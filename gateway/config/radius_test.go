@@ -34,8 +34,8 @@ func TestRADIUSProblems(t *testing.T) {
 			[]string{`x.toml:8: radius.interim: must be a … "90s" "15m" … "24h" … 1m … 24h … "30s"`}},
 		{"not used", minimal + "[radius]\nmethod = \"chap\"\n[radius.primary]\naddress = \"192.0.2.10\"\n",
 			[]string{
-				`x.toml:7: radius.method: has no effect: "radius" … auth.methods`,
-				`x.toml:9: radius.primary.address: has no effect: "radius" … auth.methods`}},
+				`x.toml:7: radius.method: has no effect: "radius" … auth.methods … devices.radius … true`,
+				`x.toml:9: radius.primary.address: has no effect: "radius" … auth.methods … devices.radius … true`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) { wantProblems(t, tt.text, tt.want) })
 	}

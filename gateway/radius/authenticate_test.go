@@ -291,24 +291,28 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// TestPortalFloodLeavesPPPoELogins: the server answers none of the requests of one way, which are many more
-// than may be in flight; a login by the other way is answered.
-func TestPortalFloodLeavesPPPoELogins(t *testing.T) {
+// TestFloodsLeaveOtherLogins: the server answers none of the requests of one way in, which are many more than may be in
+// flight; a login by another way is answered.
+func TestFloodsLeaveOtherLogins(t *testing.T) {
 	t.Parallel()
-	for flood, right := range map[uint16]uint16{1: 0, 0: 1} {
+	portal, line, device := session.Credentials{}, session.Credentials{Port: 1}, session.Credentials{CallCheck: true}
+	for _, c := range []struct {
+		flood, right session.Credentials
+		most         int // in flight
+	}{{line, portal, 6}, {portal, line, 6}, {device, portal, 4}, {portal, device, 6}} {
 		server := newAttacker(t)
-		c := newClient(t, Config{Servers: []Server{server.server()}, InFlight: 8, Timeout: time.Hour})
+		client := newClient(t, Config{Servers: []Server{server.server()}, InFlight: 8, Timeout: time.Hour})
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		var guesses sync.WaitGroup
 		for i := range 50 {
 			guesses.Go(func() {
 				who := credentials(fmt.Sprint("guess", i), "wrong")
-				who.Port = flood
-				c.Authenticate(ctx, who)
+				who.Port, who.CallCheck = c.flood.Port, c.flood.CallCheck
+				client.Authenticate(ctx, who)
 			})
 		}
-		for range maxOfOneSource(8) {
+		for range c.most {
 			server.receive(t)
 		}
 		go func() {
@@ -320,9 +324,9 @@ func TestPortalFloodLeavesPPPoELogins(t *testing.T) {
 			}
 		}()
 		who := credentials("alice", "correct horse")
-		who.Port = right
-		if _, err := c.Authenticate(ctx, who); err != nil {
-			t.Errorf("with a flood of port %d, a login of port %d: %v", flood, right, err)
+		who.Port, who.CallCheck = c.right.Port, c.right.CallCheck
+		if _, err := client.Authenticate(ctx, who); err != nil {
+			t.Errorf("with a flood of %+v, a login of %+v: %v", c.flood, c.right, err)
 		}
 		stop()
 		guesses.Wait()

@@ -23,7 +23,8 @@ func TestDevicesProblems(t *testing.T) {
 			`x.toml:9: devices.password: has no effect: devices.radius is not true`,
 			`x.toml:10: devices.ask_randomised: has no effect: devices.radius is not true`}},
 		{"unknown format", withRADIUS + "[devices]\nradius = true\nmac_format = \"aa:bb:cc-dd:ee:ff\"\n",
-			[]string{`x.toml:10: devices.mac_format: must be "aabbccddeeff" or … "aa:bb:cc-dd:ee:ff"; did you mean "aa:bb:cc:dd:ee:ff"?`}},
+			[]string{`x.toml:10: devices.mac_format: must be "aabbccddeeff" or … "aa:bb:cc-dd:ee:ff"; did you mean ` +
+				`"aa:bb:cc:dd:ee:ff"?`}},
 		{"two passwords", withRADIUS + "[devices]\nradius = true\npassword = \"p\"\npassword_file = \"f\"\n",
 			[]string{`x.toml:10: devices.password: contradicts password_file: give one of them`}},
 		{"the password is not shown", withRADIUS + "[devices]\nradius = true\npassword = [\"s3cret\"]\n",

@@ -11,6 +11,9 @@ import (
 // tell right guesses from wrong ones.
 var codeRate = budget.Rate{AtOnce: 50, EachSecond: 5}
 
+// Codes counts wrong codes. The zero value is ready to use.
+type Codes struct{ used budget.Clock }
+
 // codeWait is how long a code waits then. It is short, because places come every fifth of a second.
 const codeWait = time.Second
 
@@ -18,7 +21,7 @@ const codeWait = time.Second
 // other devices' wrong codes.
 func (t *Try) WaitCode() (wait time.Duration, all bool) {
 	wait = t.wait()
-	if wait == 0 && !t.guard.codes.Has(codeRate, 1, budget.Now()) {
+	if wait == 0 && !t.guard.allCodes().used.Has(codeRate, 1, budget.Now()) {
 		return codeWait, true
 	}
 	return wait, false
@@ -30,8 +33,15 @@ func (t *Try) FailedCodes() int { return t.recent() }
 // WrongCode counts a wrong code.
 func (t *Try) WrongCode() {
 	t.fail()
-	t.guard.codes.Charge(codeRate, 1, budget.Now())
+	t.guard.allCodes().used.Charge(codeRate, 1, budget.Now())
 }
 
 // RightCode clears the client's failures after a login with a code.
 func (t *Try) RightCode() { t.succeeded() }
+
+func (g *Guard) allCodes() *Codes {
+	if g.Codes != nil {
+		return g.Codes
+	}
+	return &g.codes
+}

@@ -9,8 +9,6 @@ package guesses
 import (
 	"context"
 	"time"
-
-	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 // MAC is a client's hardware address.
@@ -22,7 +20,10 @@ type Guard struct {
 	clients     attempts
 	names       names
 	accessLines accessLines
-	codes       budget.Clock
+	codes       Codes
+
+	// Codes counts the wrong codes of several guards together; nil: those of this one alone.
+	Codes *Codes
 }
 
 // Attempter is a client that wants to log in.

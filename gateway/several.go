@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/timeline"
 	"github.com/gateweigh/gateweigh/gateway/voucher"
 )
@@ -33,6 +34,7 @@ type several struct {
 
 	provider *provider // of prefixes; nil: it is not asked
 	vouchers *voucher.Book
+	codes    guesses.Codes // wrong ones of all networks
 
 	applying sync.Mutex // held while networks come and go
 	mu       sync.Mutex // guards what follows
@@ -169,7 +171,7 @@ func (n *servedNetwork) run(ctx context.Context, s *several) {
 		}
 		opening := sync.OnceFunc(func() { <-s.slots })
 		g := newGateway(n.cfg, d)
-		g.provider, g.vouchers = s.provider, s.vouchers
+		g.provider, g.vouchers, g.guard.Codes = s.provider, s.vouchers, &s.codes
 		err := runParts(ctx, g.parts(), func() { opening(); n.set(g, nil); tried(); told = "" })
 		opening()
 		if err == nil {

@@ -56,22 +56,17 @@ func voucherCommand(socket *string) *cobra.Command {
 func (p *voucherPlace) open(ctx context.Context) (*vouchers, error) {
 	c, err := control.Dial(*p.socket)
 	if err == nil {
-		remote := remoteVouchers{ctx, c}
-		err = remote.probe()
-		if err == nil {
-			return &vouchers{remote, func() error { return nil }}, nil
-		}
+		return &vouchers{remoteVouchers{ctx, c}, func() error { return nil }}, nil
 	}
-	if !errors.Is(err, control.ErrNotRunning) && !errors.Is(err, control.ErrNoVouchers) {
+	if !errors.Is(err, control.ErrNotRunning) {
 		return nil, err
 	}
 	cfg, bad := config.Load(p.file)
 	if bad != nil {
 		return nil, &exitError{exitUsage, bad}
 	}
-	if own := cfg.ControlSocket(); own != *p.socket && errors.Is(err, control.ErrNotRunning) {
-		other := own
-		return (&voucherPlace{&other, p.file}).open(ctx)
+	if own := cfg.ControlSocket(); own != *p.socket {
+		return (&voucherPlace{&own, p.file}).open(ctx)
 	}
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("making state_dir: %w", err)
@@ -88,15 +83,6 @@ func (p *voucherPlace) open(ctx context.Context) (*vouchers, error) {
 type remoteVouchers struct {
 	ctx    context.Context
 	client *control.Client
-}
-
-// probe fails where the daemon has no vouchers.
-func (r remoteVouchers) probe() error {
-	err := r.client.Vouchers(r.ctx, "-", func(voucher.Voucher) error { return nil }) // no voucher's name
-	if errors.Is(err, control.ErrNoVouchers) || errors.Is(err, control.ErrNotRunning) {
-		return err
-	}
-	return nil
 }
 
 // Create implements control.Vouchers.
@@ -136,6 +122,14 @@ func (p *voucherPlace) with(ctx context.Context, f func(*vouchers) error) error 
 	return errors.Join(f(v), v.close())
 }
 
+// list returns the vouchers that a name means, or all. A reader of the output that is slow does not keep the file from a
+// daemon that starts.
+func (p *voucherPlace) list(ctx context.Context, name string) (all []voucher.Voucher, err error) {
+	return all, p.with(ctx, func(v *vouchers) error {
+		return v.Each(name, func(v voucher.Voucher) bool { all = append(all, v); return true })
+	})
+}
+
 // voucherTerms are the texts of create's flags.
 type voucherTerms struct {
 	length, until, online, data, upRate, downRate string
@@ -161,13 +155,15 @@ func voucherCreateCommand(place *voucherPlace) *cobra.Command {
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return place.with(cmd.Context(), func(v *vouchers) error {
-				all, err := v.Create(req.Batch, req.Count, req.Terms)
-				for i := 0; i < len(all) && err == nil; i++ {
-					_, err = fmt.Fprintf(stdout, "%s\t%s\n", all[i].Name, all[i].Code)
-				}
+			var all []voucher.Voucher
+			err = place.with(cmd.Context(), func(v *vouchers) (err error) {
+				all, err = v.Create(req.Batch, req.Count, req.Terms)
 				return err
 			})
+			for i := 0; i < len(all) && err == nil; i++ {
+				_, err = fmt.Fprintf(stdout, "%s\t%s\n", all[i].Name, all[i].Code)
+			}
+			return err
 		},
 	}
 	texts.add(cmd.Flags(), &req)
@@ -265,17 +261,18 @@ func voucherListCommand(place *voucherPlace) *cobra.Command {
 			if state != "" && !slices.Contains(voucher.States, voucher.State(state)) {
 				return &exitError{exitUsage, fmt.Errorf("no state is called %q: there are %v", state, voucher.States)}
 			}
-			return place.with(cmd.Context(), func(v *vouchers) error {
-				w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(w, "VOUCHER\tSTATE\tDEVICES\tFIRST USE\tEND\tONLINE\tDATA\tNOTE")
-				err := v.Each(strings.Join(args, ""), func(v voucher.Voucher) bool {
-					if state == "" || string(v.State) == state {
-						writeVoucher(w, v)
-					}
-					return true
-				})
-				return errors.Join(err, w.Flush())
-			})
+			all, err := place.list(cmd.Context(), strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "VOUCHER\tSTATE\tDEVICES\tFIRST USE\tEND\tONLINE\tDATA\tNOTE")
+			for _, v := range all {
+				if state == "" || string(v.State) == state {
+					writeVoucher(w, v)
+				}
+			}
+			return w.Flush()
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", "", "only those in this state: new, in-use, expired, used-up, revoked")
@@ -334,17 +331,17 @@ func voucherExportCommand(place *voucherPlace) *cobra.Command {
 		Long:  "Writes vouchers to standard output as CSV (RFC 4180): all, those of a batch (lobby), or one (lobby-17).",
 		Args:  usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return place.with(cmd.Context(), func(v *vouchers) error {
-				return exportVouchers(stdout, func(yield func(voucher.Voucher) bool) error {
-					return v.Each(strings.Join(args, ""), yield)
-				})
-			})
+			all, err := place.list(cmd.Context(), strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			return exportVouchers(stdout, all)
 		},
 	}
 }
 
 // exportVouchers writes vouchers as CSV. Times are RFC 3339, durations are seconds.
-func exportVouchers(out io.Writer, each func(func(voucher.Voucher) bool) error) error {
+func exportVouchers(out io.Writer, all []voucher.Voucher) error {
 	w := csv.NewWriter(out)
 	_ = w.Write([]string{"voucher", "code", "batch", "state", "created", "first_use", "end", "for_seconds",
 		"online_seconds", "bytes", "devices", "up_bps", "down_bps", "used_seconds", "used_bytes",
@@ -355,12 +352,12 @@ func exportVouchers(out io.Writer, each func(func(voucher.Voucher) bool) error) 
 		}
 		return t.UTC().Format(time.RFC3339)
 	}
-	err := each(func(v voucher.Voucher) bool {
+	for _, v := range all {
 		t := v.Terms
-		return w.Write([]string{v.Name, v.Code.String(), v.Batch, string(v.State), moment(v.Created), moment(v.FirstUse),
+		_ = w.Write([]string{v.Name, v.Code.String(), v.Batch, string(v.State), moment(v.Created), moment(v.FirstUse),
 			moment(v.End), fmt.Sprint(t.ForSeconds), fmt.Sprint(t.OnlineSeconds), fmt.Sprint(t.Bytes), fmt.Sprint(t.Devices),
-			fmt.Sprint(t.UpBps), fmt.Sprint(t.DownBps), fmt.Sprint(v.UsedSeconds), fmt.Sprint(v.UsedBytes), t.Note}) == nil
-	})
+			fmt.Sprint(t.UpBps), fmt.Sprint(t.DownBps), fmt.Sprint(v.UsedSeconds), fmt.Sprint(v.UsedBytes), t.Note})
+	}
 	w.Flush()
-	return errors.Join(err, w.Error())
+	return w.Error()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,18 +35,11 @@ func voucherPrintCommand(place *voucherPlace) *cobra.Command {
 			if page.Title, page.Link, err = portalOf(place.file, network, title, link); err != nil {
 				return &exitError{exitUsage, err}
 			}
-			var list []voucher.Voucher
-			err = place.with(cmd.Context(), func(v *vouchers) error {
-				return v.Each(args[0], func(v voucher.Voucher) bool {
-					if all || v.State == voucher.New {
-						list = append(list, v)
-					}
-					return true
-				})
-			})
+			list, err := place.list(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
+			list = slices.DeleteFunc(list, func(v voucher.Voucher) bool { return !all && v.State != voucher.New })
 			if len(list) == 0 {
 				return fmt.Errorf("no voucher of %s is new: --all prints those that were used too", args[0])
 			}

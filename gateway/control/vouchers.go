@@ -41,8 +41,9 @@ type RevokeReply struct {
 	Sessions int `json:"sessions"`
 }
 
-// ErrNoVouchers means that the daemon serves no vouchers, so that their file is free.
-var ErrNoVouchers = errors.New(`this gatewayd has no vouchers: "voucher" is not in auth.methods`)
+// ErrNoVouchers means that the daemon serves no vouchers.
+var ErrNoVouchers = errors.New(
+	`the running gatewayd has no vouchers: add "voucher" to auth.methods and restart it`)
 
 // served reports whether there are vouchers, or answers that there are none.
 func (s *server) served(w http.ResponseWriter) bool {

@@ -127,6 +127,7 @@ func (b *Book) Create(name string, count int, terms Terms) ([]Voucher, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.batches = append(b.batches, one)
+			b.log.Info("vouchers made", "batch", one.Name, "vouchers", count)
 			return all, nil
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/archive"
 	"github.com/gateweigh/gateweigh/lab/measure"
@@ -27,7 +29,7 @@ type madeReport struct {
 	follower *measure.Follower
 	page     []byte
 	key      string        // filesKey of the run at that time
-	took     time.Duration // the time that making it took
+	took     time.Duration // the CPU time that making it took
 	made     time.Time
 }
 
@@ -77,7 +79,8 @@ func filesKey(entry archive.Entry) string {
 }
 
 // idleFactor bounds the CPU time for reports of a run that goes on: between two reports at least idleFactor times the
-// time pass that the first one took.
+// CPU time pass that the first one took. Time in which other programs have the CPU does not count: where they leave it
+// little, a report takes many seconds, and the next one would come after the run's end.
 const idleFactor = 20
 
 // due reports whether a new report of the run must be made.
@@ -140,7 +143,7 @@ func (s *Server) report(entry archive.Entry) (madeReport, error) {
 	if page, _ = s.reports.get(entry.Name); !s.due(page, entry) { // another request has made it meanwhile
 		return page, nil
 	}
-	begin, key := time.Now(), filesKey(entry)
+	begin, used, key := time.Now(), cpuTime(), filesKey(entry)
 	if page.follower == nil {
 		page.follower = measure.All().Follow(entry.Dir)
 	}
@@ -167,10 +170,16 @@ func (s *Server) report(entry archive.Entry) (madeReport, error) {
 	if err := report.HTMLIn(&b, site, run, summary); err != nil {
 		return page, err
 	}
-	page.page, page.key, page.made = b.Bytes(), key, time.Now()
-	page.took = page.made.Sub(begin)
+	page.page, page.key, page.made, page.took = b.Bytes(), key, time.Now(), cpuTime()-used
 	s.reports.put(entry.Name, page)
 	return page, nil
+}
+
+// cpuTime returns the CPU time that this process has used. What other requests use meanwhile counts too.
+func cpuTime() time.Duration {
+	var used unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &used) // cannot fail
+	return time.Duration(used.Nano())
 }
 
 // recordRow is a row of the table of a run's last records.

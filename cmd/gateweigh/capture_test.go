@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
@@ -38,7 +37,7 @@ func TestKilledCaptureRun(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", captureSmall)
 	b := start(t, dir, command(t, dir, "run", "small.toml", "--out", "r"))
-	labtest.Await(t, "the first window", func() bool { return records(t, dir, capture.KindCapture) > 0 })
+	b.recorded(t, dir, capture.KindCapture)
 	kill(t, b.cmd.Process.Pid)
 	run := resumed(t, dir)
 	seen := map[string]int{}

@@ -230,8 +230,8 @@ func TestListFollowsThePrograms(t *testing.T) {
 // programs.
 func TestDoctorBesideARun(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "small.toml", strings.Replace(small, "blocks = 2", "blocks = 99", 1)) // until it is interrupted
-	cmd, _ := begin(t, dir)
+	write(t, dir, "small.toml", endless)
+	cmd := begin(t, dir).cmd
 	text, data := finish(t, command(t, dir, "doctor", "--quick")),
 		finish(t, command(t, dir, "doctor", "--quick", "--json"))
 	want := fmt.Sprintf("gateweigh run (process %d, folder r)", cmd.Process.Pid)

@@ -14,6 +14,9 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/measure"
@@ -75,6 +78,36 @@ func (b background) said(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// await waits for something that the run does. A run that has ended does nothing more: then it fails the test at once,
+// with what the run has said.
+func (b background) await(t *testing.T, what string, ok func() error) {
+	t.Helper()
+	netnstest.Await(t, what, func() error {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, b.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		ended := err == nil && info.Signo != 0
+		if err = ok(); err == nil {
+			return nil
+		}
+		if ended {
+			t.Fatalf("the run has ended without %s: %v\nIt has said:\n%s", what, err, b.said(t))
+		}
+		return fmt.Errorf("%w\nThe run goes on, and has said:\n%s", err, b.said(t))
+	})
+}
+
+// recorded waits for the first record of a kind, or of any kind (""), in the run in dir/r.
+func (b background) recorded(t *testing.T, dir, kind string) {
+	t.Helper()
+	b.await(t, "the first record", func() error {
+		all := bytes.Count(trials(t, filepath.Join(dir, "r")), []byte("\n"))
+		if all == 0 || kind != "" && records(t, dir, kind) == 0 {
+			return fmt.Errorf("there are %d records, and none of the kind %q", all, kind)
+		}
+		return nil
+	})
 }
 
 // child waits for a child process with these arguments in a row, and returns its number.
@@ -162,7 +195,7 @@ func TestKilledClientHostCostsItsBlock(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "crowd.toml", fmt.Sprintf(manyWindows, 4))
 	b := start(t, dir, command(t, dir, "run", "crowd.toml", "--out", "r"))
-	labtest.Await(t, "the first trial", func() bool { return records(t, dir, result.KindTrial) > 0 })
+	b.recorded(t, dir, result.KindTrial)
 	host := child(t, b.cmd.Process.Pid, "-host", "a/client")
 	kill(t, host)
 	b.cmd.Wait()
@@ -192,7 +225,7 @@ func TestKilledTrafficWorkerCostsItsBlock(t *testing.T) {
 	limited := exec.Command("prlimit", append([]string{"--nofile=1200", cmd.Path}, cmd.Args[1:]...)...)
 	limited.Dir, limited.Env = cmd.Dir, cmd.Env
 	b := start(t, dir, limited) // prlimit becomes the program it starts
-	labtest.Await(t, "the first trial", func() bool { return records(t, dir, result.KindTrial) > 0 })
+	b.recorded(t, dir, result.KindTrial)
 	worker := child(t, child(t, b.cmd.Process.Pid, "-host", "b/client"), agent.WorkerCommand)
 	kill(t, worker)
 	b.cmd.Wait()
@@ -207,7 +240,7 @@ func TestKilledLabWithPersonasLeavesNothingAndResumes(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "crowd.toml", fmt.Sprintf(manyWindows, 4))
 	b := start(t, dir, command(t, dir, "run", "crowd.toml", "--out", "r"))
-	labtest.Await(t, "the first trial", func() bool { return records(t, dir, result.KindTrial) > 0 })
+	b.recorded(t, dir, result.KindTrial)
 	kill(t, b.cmd.Process.Pid)
 	b.cmd.Wait()
 	kept := records(t, dir, result.KindTrial)
@@ -262,7 +295,7 @@ func TestRunUnderNohup(t *testing.T) {
 	cmd.Args = slices.Concat([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:])
 	cmd.Path = "/bin/sh"
 	run := start(t, dir, cmd)
-	labtest.Await(t, "the first trial", func() bool { return len(trials(t, filepath.Join(dir, "r"))) > 0 })
+	run.recorded(t, dir, "")
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

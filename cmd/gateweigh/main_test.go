@@ -252,20 +252,15 @@ func summaryOf(t *testing.T, dir string) (s summary) {
 	return s
 }
 
-// begin starts a run of dir/small.toml into dir/r, and returns the run and its standard error once the first record is
-// on the disk.
-func begin(t *testing.T, dir string) (*exec.Cmd, *bytes.Buffer) {
+// endless is small with more blocks than a test waits for: a run of it goes on until it is interrupted.
+var endless = strings.Replace(small, "blocks = 2", "blocks = 99", 1)
+
+// begin starts a run of dir/small.toml into dir/r, and returns it once the first record is on the disk.
+func begin(t *testing.T, dir string) background {
 	t.Helper()
-	cmd := command(t, dir, "run", "small.toml", "--out", "r")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	labtest.Await(t, "the first trial",
-		func() bool { return bytes.Count(trials(t, filepath.Join(dir, "r")), []byte("\n")) > 0 })
-	return cmd, &stderr
+	run := start(t, dir, command(t, dir, "run", "small.toml", "--out", "r"))
+	run.recorded(t, dir, "")
+	return run
 }
 
 // leftovers lists what runs of this test process still have on the machine: agents, links, namespaces, rules and
@@ -303,7 +298,7 @@ func leftovers(t *testing.T) string {
 func TestKilledRunLeavesNothingAndResumes(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
-	cmd, _ := begin(t, dir)
+	cmd := begin(t, dir).cmd
 	if leftovers(t) == "" {
 		t.Fatal("agents of a run that goes on are not found")
 	}
@@ -348,14 +343,14 @@ func TestKilledRunLeavesNothingAndResumes(t *testing.T) {
 // names the option --resume.
 func TestInterruptKeepsTrialsAndSaysHowToGoOn(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "small.toml", small)
-	cmd, stderr := begin(t, dir)
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	write(t, dir, "small.toml", endless)
+	run := begin(t, dir)
+	if err := run.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(stderr.String(), "--resume r") {
-		t.Errorf("exit %d: %s", code, stderr)
+	run.cmd.Wait()
+	if code := run.cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(run.said(t), "--resume r") {
+		t.Errorf("exit %d: %s", code, run.said(t))
 	}
 	labtest.Await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
 	if len(read(t, dir, "r/report.html")) == 0 {
@@ -366,7 +361,7 @@ func TestInterruptKeepsTrialsAndSaysHowToGoOn(t *testing.T) {
 // TestSecondRunIsToldWhoMeasures: a run beside another one is refused, with the process and folder of the other.
 func TestSecondRunIsToldWhoMeasures(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "small.toml", small)
+	write(t, dir, "small.toml", endless)
 	begin(t, dir)
 	e := finish(t, command(t, dir, "run", "small.toml", "--out", "other"))
 	if e.code != exitFailed || !strings.Contains(e.stderr, "another run measures on this machine (process ") ||

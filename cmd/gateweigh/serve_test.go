@@ -5,6 +5,8 @@ package main
 import (
 	"bufio"
 	"encoding/csv"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -13,14 +15,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
-	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Helpers of other files: command prepares a call of gateweigh in a folder, and finish runs it and returns its exit
 // code and output. small is an experiment of a few seconds with the device allowlist. start runs a command in the
-// background, and said returns its standard error so far.
+// background, await waits for something that it does, and said returns its standard error so far.
 
 // serving runs gateweigh serve in dir until the test ends. args may name the folder to serve, by default runs. get
 // returns the body of a page.
@@ -53,11 +55,24 @@ func serving(t *testing.T, dir string, args ...string) (get func(path string) st
 	}, server
 }
 
+// gated is the experiment small with a device of its own that, once there is a record, becomes ready only when the file
+// %[1]s/seen is there. So the run cannot end before a page shows it: the program that serves yields to all others, so
+// on a busy machine its pages come later than a run of seconds lasts. A device does not see /tmp.
+var gated = strings.Replace(small, "allowlist", "gated", 1) + `[dut.gated]
+start = "true"
+ready = "test ! -s %[1]s/runs/r/` + result.TrialsFile + ` || test -e %[1]s/seen"
+ready_timeout = "10m"
+`
+
 // TestServeFollowsARun serves a folder while a run measures into it, until the run has ended. The run is not disturbed.
 // Long: it follows one run through all of its states.
 func TestServeFollowsARun(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, "small.toml", small)
+	dir, err := os.MkdirTemp("/dev/shm", "gateweigh-serve-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	write(t, dir, "small.toml", fmt.Sprintf(gated, dir))
 	if err := os.Mkdir(filepath.Join(dir, runsFolder), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -66,24 +81,37 @@ func TestServeFollowsARun(t *testing.T) {
 		t.Error("an empty folder has runs")
 	}
 	run := start(t, dir, command(t, dir, "run", "small.toml", "--out", "runs/r"))
-	labtest.Await(t, "the run's progress", func() bool {
+	run.await(t, "the run's progress", func() error {
 		p, err := result.ReadProgress(filepath.Join(dir, "runs/r"))
-		return err == nil && p.Blocks == 3 && p.Windows == 12 && p.Doing != "" && p.Left > 0
+		if err == nil && (p.Blocks != 3 || p.Windows != 12 || p.Doing == "" || p.Left <= 0) {
+			err = fmt.Errorf("it is %+v", p)
+		}
+		return err
 	})
-	labtest.Await(t, "records on the page", func() bool {
-		page := get("run?run=r")
-		return strings.Contains(page, `id="progress"`) && strings.Contains(page, "allowlist, block") &&
-			strings.Contains(page, "The last ")
-	})
-	labtest.Await(t, "the metrics of a run that goes on", func() bool {
-		return strings.Contains(get("metrics"), `gateweigh_run_windows_planned{experiment="small",run="r"} 12`)
-	})
+	shows := func(path string, words ...string) func() error {
+		return func() error {
+			page := get(path)
+			for _, w := range words {
+				if !strings.Contains(page, w) {
+					_, body, _ := strings.Cut(page, "<main")
+					return fmt.Errorf("the page lacks %s: %.3000s", w, body)
+				}
+			}
+			return nil
+		}
+	}
+	run.await(t, "records on the page", shows("run?run=r", `id="progress"`, "gated, block", "The last "))
+	run.await(t, "the metrics of a run that goes on",
+		shows("metrics", `gateweigh_run_windows_planned{experiment="small",run="r"} 12`))
+	write(t, dir, "seen", "")
 	if err := run.cmd.Wait(); err != nil && run.cmd.ProcessState.ExitCode() != exitRejected {
 		t.Fatalf("%v: %s", err, run.said(t))
 	}
-	labtest.Await(t, "the end of the run on the page", func() bool {
-		page := get("run?run=r")
-		return strings.Contains(page, "What it costs") && !strings.Contains(page, `id="progress"`)
+	netnstest.Await(t, "the end of the run on the page", func() error {
+		if shows("run?run=r", `id="progress"`)() == nil {
+			return errors.New("it says that the run goes on")
+		}
+		return shows("run?run=r", "What it costs")()
 	})
 	if _, err := os.Stat(filepath.Join(dir, "runs/r", result.ProgressFile)); err == nil {
 		t.Error("a run that has ended says how far it is")

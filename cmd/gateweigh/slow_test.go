@@ -42,7 +42,7 @@ func TestSlowRoutersAreMarked(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", slowSmall)
 	b := start(t, dir, command(t, dir, "run", "small.toml", "--out", "r"))
-	labtest.Await(t, "the first window", func() bool { return records(t, dir, result.KindTrial) > 0 })
+	b.recorded(t, dir, result.KindTrial)
 	if n := burners(t); n != 1 {
 		t.Errorf("%d processes slow the routers down, want 1", n)
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -93,11 +94,11 @@ func restored(t *testing.T, m *sshtest.Machines, before map[string]string) {
 // faultyRun is the run in dir/r, which the test interrupts and resumes.
 type faultyRun struct {
 	background
-	t        *testing.T
-	dir      string
-	file     []string  // arguments of the next call of gateweigh: at first to begin the run, later to resume it
-	lab      *exec.Cmd // the present call
-	recorded []byte    // trials.jsonl when it was read last
+	t     *testing.T
+	dir   string
+	file  []string  // arguments of the next call of gateweigh: at first to begin the run, later to resume it
+	lab   *exec.Cmd // the present call
+	known []byte    // trials.jsonl when it was read last
 }
 
 // begin starts or resumes the run and waits for a new record.
@@ -107,8 +108,11 @@ func (r *faultyRun) begin() {
 	r.lab = command(r.t, r.dir, r.file...)
 	r.background = start(r.t, r.dir, r.lab)
 	r.file = []string{"run", "--resume", "r"}
-	labtest.Await(r.t, "a record", func() bool {
-		return len(trials(r.t, filepath.Join(r.dir, "r"))) > len(r.recorded)
+	r.await(r.t, "a record", func() error {
+		if len(trials(r.t, filepath.Join(r.dir, "r"))) <= len(r.known) {
+			return errors.New("there is no new one")
+		}
+		return nil
 	})
 }
 
@@ -126,8 +130,8 @@ func (r *faultyRun) ends() string {
 func (r *faultyRun) kept() {
 	r.t.Helper()
 	now := trials(r.t, filepath.Join(r.dir, "r"))
-	if !bytes.HasPrefix(now, r.recorded) {
-		r.t.Errorf("records were lost: %d bytes, %d before", len(now), len(r.recorded))
+	if !bytes.HasPrefix(now, r.known) {
+		r.t.Errorf("records were lost: %d bytes, %d before", len(now), len(r.known))
 	}
-	r.recorded = now
+	r.known = now
 }

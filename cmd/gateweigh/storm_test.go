@@ -161,7 +161,7 @@ login = "true"
 func TestKilledStormsResume(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", anyLogin)
-	cmd, _ := begin(t, dir)
+	cmd := begin(t, dir).cmd
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -3,24 +3,27 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/internal/logtest"
-	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // Helpers of other files: command prepares a call of gateweigh in a folder. measured accepts the exit codes 0 and
 // exitRejected: on a busy machine some trials are rejected. small is an experiment of a few seconds with the device
-// allowlist. begin starts a run of small.toml into the folder r, and returns after its first trial.
+// allowlist, and endless one that goes on until it is interrupted. begin starts a run of small.toml into the folder r,
+// and returns after its first trial.
 
 // TestWait: a run that waits for another names it, measures when the other has ended, and stops waiting at Ctrl-C.
 func TestWait(t *testing.T) {
 	dir := t.TempDir()
+	write(t, dir, "small.toml", endless)
+	first := begin(t, dir).cmd
 	write(t, dir, "small.toml", small)
-	first, _ := begin(t, dir)
 	var errs [2]logtest.Log
 	second, third := command(t, dir, "run", "small.toml", "--wait", "--out", "second"),
 		command(t, dir, "run", "small.toml", "--wait", "--out", "third")
@@ -32,9 +35,12 @@ func TestWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range errs {
-		labtest.Await(t, "it to say for whom it waits", func() bool {
-			return strings.Contains(errs[i].String(), "waiting until another run has ended (process ") &&
-				strings.Contains(errs[i].String(), "folder r)")
+		netnstest.Await(t, "it to say for whom it waits", func() error {
+			if said := errs[i].String(); !strings.Contains(said, "waiting until another run has ended (process ") ||
+				!strings.Contains(said, "folder r)") {
+				return errors.New("it has said " + said)
+			}
+			return nil
 		})
 	}
 	if err := third.Process.Signal(os.Interrupt); err != nil {

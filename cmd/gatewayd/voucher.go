@@ -122,8 +122,8 @@ func (p *voucherPlace) with(ctx context.Context, f func(*vouchers) error) error 
 	return errors.Join(f(v), v.close())
 }
 
-// list returns the vouchers that a name means, or all. A reader of the output that is slow does not keep the file from a
-// daemon that starts.
+// list returns the vouchers that a name means, or all. A slow reader of the output does not keep the file from a daemon
+// that starts.
 func (p *voucherPlace) list(ctx context.Context, name string) (all []voucher.Voucher, err error) {
 	return all, p.with(ctx, func(v *vouchers) error {
 		return v.Each(name, func(v voucher.Voucher) bool { all = append(all, v); return true })

@@ -15,6 +15,7 @@ var allowedImports = map[string][]string{
 	"manual":    {}, // what a program's commands say of themselves: man pages, completion, documentation
 	"meant":     {}, // the command or flag that a misspelt one is near to
 	"output":    {}, // a program's standard output
+	"packaging": {}, // what the packages have, and tests that install them
 	"quote":     {}, // commands that readers copy
 	"textfile":  {}, // files that people write with any editor
 

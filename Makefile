@@ -65,10 +65,10 @@ ARCHES  ?= amd64 arm64 arm
 OPENWRT ?= amd64:x86_64 arm64:aarch64_generic arm64:aarch64_cortex-a53 arm:arm_cortex-a7_neon-vfpv4
 INTO    ?= $(CURDIR)/bin/packages
 
-packages: ## bin/packages: .deb, .rpm, OpenWrt's .apk and .ipk of gatewayd and gateweigh, the same bytes for the same commit
+packages: ## bin/packages: .deb, .rpm, OpenWrt's .apk and .ipk, OCI images of gatewayd and gateweigh, the same bytes for the same commit
 	SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}" VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' \
 	ARCHES='$(ARCHES)' AGENTS='$(AGENTS)' OPENWRT='$(OPENWRT)' PROGRAMS='gatewayd gateweigh' \
-	FORMATS='deb rpm apk ipk' packaging/build '$(INTO)'
+	FORMATS='deb rpm apk ipk oci' packaging/build '$(INTO)'
 
 test-packages: deps debian-tree packages ## all packages' contents, lintian; installation, upgrade, removal and boot in a Debian tree
 	go test -count=1 -v -vet=off -ldflags=-w -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./packaging -args -made '$(INTO)'

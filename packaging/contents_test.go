@@ -26,14 +26,17 @@ var unpack = map[string]string{
 	".deb": `dpkg-deb -x "$0" .`,
 	".rpm": `rpm --root "$PWD" --dbpath /db --ignorearch --nodeps --noscripts -i "$0" && rm -r db`,
 	".apk": `tar -xzf "$0" && rm .[A-Za-z]*`,
+	// of the image's blobs, layers are compressed
+	".tar": `tar -xf "$0"; for b in blobs/sha256/*; do ! gzip -t $b 2>&- || tar -xzf $b; done
+		rm -r blobs index.json oci-layout`,
 	".ipk": `tar -xzOf "$0" ./data.tar.gz | tar -xz`,
 }
 
 // processors has the file header's words for names of architectures in names of packages.
 var processors = map[*regexp.Regexp]elf.Machine{
-	regexp.MustCompile(`[._](amd64|x86_64)\.`):       elf.EM_X86_64,
-	regexp.MustCompile(`[._](arm64|aarch64.*)\.`):    elf.EM_AARCH64,
-	regexp.MustCompile(`[._](armhf|arm_cortex.*)\.`): elf.EM_ARM,
+	regexp.MustCompile(`[._](amd64|x86_64)\.`):           elf.EM_X86_64,
+	regexp.MustCompile(`[._](arm64|aarch64.*)\.`):        elf.EM_AARCH64,
+	regexp.MustCompile(`[._](armhf|arm|arm_cortex.*)\.`): elf.EM_ARM,
 }
 
 // TestContents: every package has the files of its list in testdata (-update writes them), its program is for the
@@ -44,10 +47,10 @@ func TestContents(t *testing.T) {
 		checkAll(t, *made)
 		return
 	}
-	all := pack(t, "v1.2.3", "gatewayd", "deb rpm apk ipk")
+	all := pack(t, "v1.2.3", "gatewayd", "deb rpm apk ipk oci")
 	checkAll(t, all)
 	checkAll(t, pack(t, "v1.2.3", "gateweigh", "deb"))
-	for name, sum := range sums(t, pack(t, "v1.2.3", "gatewayd", "deb")) {
+	for name, sum := range sums(t, pack(t, "v1.2.3", "gatewayd", "deb oci")) {
 		if sums(t, all)[name] != sum {
 			t.Errorf("%s has other bytes when it is made again", name)
 		}
@@ -56,6 +59,9 @@ func TestContents(t *testing.T) {
 
 func checkAll(t *testing.T, folder string) {
 	t.Helper()
+	if len(sums(t, folder)) == 0 {
+		t.Fatalf("%s has no packages", folder)
+	}
 	for name := range sums(t, folder) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(folder, name)

@@ -101,7 +101,8 @@ func (m *machine) refuse() {
 	m.run("cp /etc/gatewayd/gatewayd.toml kept; sed -i 's/click-through/knock/' /etc/gatewayd/gatewayd.toml")
 	out := m.run("dpkg -i gatewayd_1.3.0_amd64.deb")
 	if !strings.Contains(out, "refuses the configuration") || !strings.Contains(out, "knock") || m.run(pid) != before {
-		m.t.Errorf("with a mistake in the configuration the upgrade says\n%s\nprocess %s before, %s after", out, before, m.run(pid))
+		m.t.Errorf("with a mistake in the configuration the upgrade says\n%s\nprocess %s before, %s after", out, before,
+			m.run(pid))
 	}
 	m.run("cp kept /etc/gatewayd/gatewayd.toml")
 }
@@ -111,7 +112,8 @@ func (m *machine) refuse() {
 func (m *machine) bootClosed() {
 	m.t.Helper()
 	const held = "/etc/systemd/system/gatewayd.service.d/held.conf"
-	m.run("mkdir -p " + path.Dir(held) + "; printf '[Service]\nExecStartPre=sh -c \"until [ -e /run/go ]; do sleep 0.1; done\"\n' >" + held)
+	m.run("mkdir -p " + path.Dir(held) +
+		"; printf '[Service]\nExecStartPre=sh -c \"until [ -e /run/go ]; do sleep 0.1; done\"\n' >" + held)
 	m.run("systemctl stop gatewayd gatewayd-guard; gatewayd detach; sync")
 	m.space.Set(m.t, "ipv4/ip_forward", "1")
 	m.awaitPasses() // the control: nothing holds this client back

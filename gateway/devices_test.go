@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -245,4 +246,23 @@ func TestDeviceWithoutIPv4(t *testing.T) {
 	if now := d.client(t); now.ID != s.ID || !now.Addr.Is4() || now.Way != session.ByList || !clientReachesServer() {
 		t.Errorf("with a lease the session is %+v", now)
 	}
+}
+
+// TestDevicesFindings: check-config names mistakes of the file of devices, and what makes no sense.
+func TestDevicesFindings(t *testing.T) {
+	dir := t.TempDir()
+	list := filepath.Join(dir, "devices")
+	must(t, os.WriteFile(list, []byte("# none\n"), 0o600))
+	cfg := withDevices(t, dir, onEBPF, "file = \"devices\"\nremember = \"30d\"\n[limits]\nsession_timeout = \"24h\"")
+	want := func(weight Weight, text string) {
+		t.Helper()
+		all := CheckFiles(cfg)
+		if !slices.ContainsFunc(all, func(f Finding) bool { return f.Weight == weight && strings.Contains(f.Text, text) }) {
+			t.Errorf("found %+v, want %q", all, text)
+		}
+	}
+	want(Warning, list+" has no device: add a line")
+	want(Warning, "devices.remember: a session that has used up its time is not given again")
+	must(t, os.WriteFile(list, []byte("tv\n"), 0o600))
+	want(Refusal, list+":1: must be a MAC address")
 }

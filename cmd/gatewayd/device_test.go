@@ -50,7 +50,7 @@ func (c *client) looksAround() string {
 }
 
 // TestDevicesByRADIUS: a television comes in by its MAC address, with the server's limits, and is accounted for as
-// others; a refused device sees the portal, and is remembered after a login there, also when the daemon is killed and
+// others, also after a Disconnect-Request; a refused device sees the portal, and is remembered after a login there, also when the daemon is killed and
 // all sessions are lost; while the server is away, devices see the portal at once and are asked about again; a device
 // that the server no longer knows loses its session. Long: the steps of one run, each of which needs what the one
 // before left.
@@ -86,6 +86,14 @@ func TestDevicesByRADIUS(t *testing.T) {
 	begun := w.acct.awaitAccounting("Start", s.ID)
 	if begun.value("Class") != "0x7476" || begun.value("Acct-Authentic") != "RADIUS" {
 		t.Errorf("accounting begins with %v", begun)
+	}
+	if out := w.radclient("disconnect", w.Secret, "Acct-Session-Id = "+s.ID); !strings.Contains(out, "Disconnect-ACK") {
+		t.Errorf("a Disconnect-Request is answered:\n%s", out)
+	}
+	w.acct.awaitAccounting("Stop", s.ID)
+	tv.looksAround()
+	if again := tv.awaitWay(session.Authenticated, session.ByMAC); again.ID == s.ID {
+		t.Error("a Disconnect-Request ended nothing")
 	}
 
 	phone := w.client()

@@ -59,6 +59,34 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// TestDevicesOfNetworks: a network has the file's keys of [devices], and its own in their place.
+func TestDevicesOfNetworks(t *testing.T) {
+	c, err := Parse("/etc/x.toml", []byte(`wan.interface = "wan0"
+dns.upstreams = ["192.0.2.53"]
+auth.methods = ["click-through"]
+devices.file = "all"
+devices.ask_again = "5m"
+[[network]]
+name = "guests"
+interface = "lan1"
+address = "10.1.0.1/24"
+[[network]]
+name = "staff"
+interface = "lan2"
+address = "10.2.0.1/24"
+[network.devices]
+file = "staff"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"/etc/all", "/etc/staff"} {
+		if d := c.Networks[i].Devices; d.File != want || d.AskAgain != 5*time.Minute {
+			t.Errorf("%s has %+v", c.Networks[i].Name, d)
+		}
+	}
+}
+
 // TestDevicesFiles: the files that [devices] names are looked at before anything is started.
 func TestDevicesFiles(t *testing.T) {
 	dir := t.TempDir()

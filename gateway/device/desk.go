@@ -237,7 +237,10 @@ func (d *Desk) decide(mac datapath.MAC, before answer) *answer {
 	switch found.verdict {
 	case yes:
 		for _, s := range outside {
-			if !d.admit(s, found.login, id) {
+			switch d.admit(s, found.login, id) {
+			case no:
+				found.verdict, found.until = no, time.Now().Add(d.cfg.Keep)
+			case unknown:
 				found.verdict, found.until = unknown, time.Now().Add(retryAfter)
 			}
 			id = "" // of one session
@@ -300,8 +303,8 @@ func (d *Desk) ask(s session.Session) (found answer, id string) {
 	return found, id
 }
 
-// admit lets a client in, unless that fails for a reason that may pass.
-func (d *Desk) admit(s session.Session, login session.Login, id string) bool {
+// admit lets a client in, and returns whether it could: unknown, where the reason may pass soon.
+func (d *Desk) admit(s session.Session, login session.Login, id string) verdict {
 	login.For, login.SessionID = s.Key, id
 	_, err := d.cfg.Table.Admit(s.Addr, login)
 	switch {
@@ -311,13 +314,14 @@ func (d *Desk) admit(s session.Session, login session.Login, id string) bool {
 		// it is gone, or the daemon ends
 	case errors.Is(err, session.ErrSessions), errors.Is(err, session.ErrUnfit):
 		d.cfg.Log.Info("device rejected", "client", s.Key.String(), "user", login.User, "err", err)
+		return no
 	default:
 		d.failed.Do(func() {
 			d.cfg.Log.Error("letting a device in: it is tried again", "client", s.Key.String(), "err", err)
 		})
-		return false
+		return unknown
 	}
-	return true
+	return yes
 }
 
 // expel ends the session of a device that is let in no longer.

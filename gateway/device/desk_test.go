@@ -21,6 +21,7 @@ import (
 type clients struct {
 	mu  sync.Mutex
 	all map[netip.Addr]session.Session // guarded by mu
+	err error                          // of Admit
 }
 
 func (c *clients) ClientsOf(mac datapath.MAC) (list []session.Session) {
@@ -39,6 +40,9 @@ func (c *clients) Admit(addr netip.Addr, login session.Login) (session.Session, 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, known := c.all[addr]
+	if c.err != nil {
+		return s, c.err
+	}
 	if !known || login.For != s.Key {
 		return s, session.ErrMoved
 	}
@@ -195,6 +199,23 @@ func TestNobodyAnswers(t *testing.T) {
 		time.Sleep(time.Hour + sweepEvery)
 		s.expect("away again", session.Authenticated, 1)
 	})
+}
+
+// TestCannotBeAdmitted: a device that the sources let in and the table does not stays outside: for as long as an answer
+// holds where its user has too many sessions, and shortly where the disk is full.
+func TestCannotBeAdmitted(t *testing.T) {
+	for err, wait := range map[error]time.Duration{session.ErrSessions: time.Hour, errors.New("disk full"): retryAfter} {
+		play(t, func(s scene) {
+			s.table.err = err
+			s.Seen(some)
+			s.expect("first", session.Leased, 1)
+			s.Seen(some)
+			s.expect("seen again", session.Leased, 0)
+			s.table.err = nil
+			time.Sleep(wait + sweepEvery)
+			s.expect("later", session.Authenticated, 1)
+		})
+	}
 }
 
 // TestAfterTheEnd: what becomes of a device depends on how its session ended.

@@ -50,10 +50,10 @@ func (c *client) looksAround() string {
 }
 
 // TestDevicesByRADIUS: a television comes in by its MAC address, with the server's limits, and is accounted for as
-// others, also after a Disconnect-Request; a refused device sees the portal, and is remembered after a login there, also when the daemon is killed and
-// all sessions are lost; while the server is away, devices see the portal at once and are asked about again; a device
-// that the server no longer knows loses its session. Long: the steps of one run, each of which needs what the one
-// before left.
+// others, also after a Disconnect-Request; a refused device sees the portal, and is remembered after a login there,
+// also when the daemon is killed and all sessions are lost; while the server is away, devices see the portal at once
+// and are asked about again; a device that the server no longer knows loses its session. Long: the steps of one run,
+// each of which needs what the one before left.
 func TestDevicesByRADIUS(t *testing.T) {
 	w := newWorld(t)
 	tv, late := w.addUnaddressed(), w.addUnaddressed()

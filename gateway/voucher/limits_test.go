@@ -204,8 +204,13 @@ func TestRestart(t *testing.T) {
 	if v := s.one("lobby-1"); v.Sessions != 1 || v.UsedBytes != 3*gigabyte/10 {
 		t.Errorf("after three restarts: %+v", v)
 	}
-	if _, _, err := s.Revoke(t.Context(), "lobby-1"); err != nil || len(s.sessions) > 0 {
-		t.Errorf("after a restart a voucher is revoked: %v; sessions: %v", err, s.sessions)
+	s.Leave("") // no daemon runs
+	if _, _, err := s.Revoke(t.Context(), "lobby-1"); err != nil || len(s.sessions) != 1 {
+		t.Errorf("without a daemon a voucher is revoked: %v; sessions: %v", err, s.sessions)
+	}
+	s.restart()
+	if v := s.one("lobby-1"); len(s.sessions) > 0 || v.Sessions > 0 || v.UsedBytes != 4*gigabyte/10 {
+		t.Errorf("after the next start of a revoked voucher %+v; sessions: %v", v, s.sessions)
 	}
 }
 

@@ -319,6 +319,9 @@ func (b *Book) settle() (err error) {
 	return err
 }
 
+// notSettled is what the log says where settle fails.
+const notSettled = "vouchers: what sessions used is not on the disk yet"
+
 // lookEvery is how often vouchers are looked at whose devices use their data together, or whose date the wall clock may
 // have moved away from.
 const lookEvery = time.Second
@@ -335,7 +338,7 @@ func (b *Book) Run(ctx context.Context) error {
 			return nil
 		case <-b.changed:
 			if err := b.settle(); err != nil {
-				b.log.Warn("vouchers: what sessions used is not on the disk yet", "err", err)
+				b.log.Warn(notSettled, "err", err)
 			}
 			continue
 		case <-look.C:

@@ -209,7 +209,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("without a daemon a voucher is revoked: %v; sessions: %v", err, s.sessions)
 	}
 	s.restart()
-	if v := s.one("lobby-1"); len(s.sessions) > 0 || v.Sessions > 0 || v.UsedBytes != 4*gigabyte/10 {
+	if v := s.one("lobby-1"); len(s.sessions) > 0 || v.Sessions > 0 || v.UsedBytes != 3*gigabyte/10 {
 		t.Errorf("after the next start of a revoked voucher %+v; sessions: %v", v, s.sessions)
 	}
 }

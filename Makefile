@@ -28,7 +28,7 @@ EXEC := $(if $(ROOT),-exec '$(ROOT)')
 .PHONY: coverage help deps deps-run guest-kernel build debian-tree agents man packages test-packages check test test-one test-kernel test-bridge run generate bench over-ssh campaign live-page feel soak memory clean
 
 help: ## list the tasks
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 deps: ## install the Debian packages that are missing, for all experiments and tests
 	@.ci/deps

@@ -7,28 +7,30 @@ const module = "github.com/gateweigh/gateweigh"
 // experiment over runner and result to analysis and report; the gateway is to
 // the lab one device among others, so the two share nothing.
 var allowedImports = map[string][]string{
-	".":         {},
-	".ci/tally": {},
-	"mlrsearch": {}, // RFC 9971 for any program
-	"ppp":       {}, // one end of PPP links, and PPPoE's frames, for gatewayd and for clients of the lab
-	"ppp/pppoe": {},
-	"manual":    {}, // what a program's commands say of themselves: man pages, completion, documentation
-	"meant":     {}, // the command or flag that a misspelt one is near to
-	"output":    {}, // a program's standard output
-	"packaging": {}, // what the packages have, and tests that install them
-	"quote":     {}, // commands that readers copy
-	"textfile":  {}, // files that people write with any editor
+	".":          {},
+	".ci/tally":  {},
+	"mlrsearch":  {}, // RFC 9971 for any program
+	"ppp":        {}, // one end of PPP links, and PPPoE's frames, for gatewayd and for clients of the lab
+	"ppp/pppoe":  {},
+	"manual":     {}, // what a program's commands say of themselves: man pages, completion, documentation
+	"meant":      {}, // the command or flag that a misspelt one is near to
+	"output":     {}, // a program's standard output
+	"packaging":  {}, // what the packages have, and tests that install them
+	"quote":      {}, // commands that readers copy
+	"monitoring": {}, // dashboards and alert rules
+	"textfile":   {}, // files that people write with any editor
 
 	// For both programs, so every package may import them.
-	"internal/near":        {},                     // the known word that a mistyped one is near to
-	"internal/strict":      {"textfile"},           // TOML in which every key must be known
-	"internal/sockbuf":     {},                     // how much a socket holds
-	"internal/browsertest": {},                     // Chromium for tests
-	"internal/goldentest":  {},                     // files that tests compare with
-	"internal/logtest":     {},                     // logs for tests
-	"internal/netnstest":   {},                     // namespaces for tests
-	"internal/sshtest":     {},                     // machines with an sshd for tests
-	"internal/slurmtest":   {"internal/netnstest"}, // a Slurm for tests
+	"internal/near":           {},                     // the known word that a mistyped one is near to
+	"internal/strict":         {"textfile"},           // TOML in which every key must be known
+	"internal/sockbuf":        {},                     // how much a socket holds
+	"internal/browsertest":    {},                     // Chromium for tests
+	"internal/goldentest":     {},                     // files that tests compare with
+	"internal/prometheustest": {"internal/netnstest"}, // a Prometheus for tests
+	"internal/logtest":        {},                     // logs for tests
+	"internal/netnstest":      {},                     // namespaces for tests
+	"internal/sshtest":        {},                     // machines with an sshd for tests
+	"internal/slurmtest":      {"internal/netnstest"}, // a Slurm for tests
 
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},

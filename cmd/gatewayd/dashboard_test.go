@@ -11,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/internal/prometheustest"
 )
 
-// TestDashboardOfGateways: a real Prometheus that scrapes a gateway under load has data for each query of the dashboard.
+// TestDashboardOfGateways: a real Prometheus that scrapes a gateway under load has data for each of the dashboard's
+// queries.
 func TestDashboardOfGateways(t *testing.T) {
 	t.Parallel()
 	const metrics = "127.0.0.1:9464"

@@ -20,9 +20,7 @@ func quickStart(t *testing.T) (commands, lines []string) {
 	for _, m := range regexp.MustCompile(`(?m)^    (.*)$`).FindAllStringSubmatch(section, -1) {
 		commands = append(commands, strings.TrimPrefix(m[1], "sudo "))
 	}
-	for _, m := range regexp.MustCompile(`(?m)^\w+ = ".*"$`).FindAllString(section, -1) {
-		lines = append(lines, m)
-	}
+	lines = regexp.MustCompile(`(?m)^\w+ = ".*"$`).FindAllString(section, -1)
 	if len(commands) < 5 || len(lines) != 3 {
 		t.Fatalf("commands %q, lines of configuration %q", commands, lines)
 	}

@@ -2,8 +2,9 @@
 // MAC address, by the user's name, and by the line that an access node names; wrong voucher codes by the MAC address,
 // and all of them together.
 //
-// Nobody is locked out by mistyping, and no client locks out another: a wait is for the guesser's device,
-// and for a name it is short and not for the device where the user last logged in.
+// Nobody is locked out by mistyping, and no client's wrong passwords lock out another: a wait is for the guesser's
+// device, and for a name it is short and not for the device where the user last logged in. Codes have no name: somebody
+// with 150 MAC addresses can keep all codes waiting.
 package guesses
 
 import (

@@ -103,13 +103,21 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.State == session.Authenticated {
-		if sameUser(form.Get("username"), s) { // the first answer, with its cookie, may have been discarded
+		if p.isOwner(form, s) { // the first answer, with its cookie, may have been discarded
 			p.setCookie(w, r, s)
 		}
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
 	p.logInBy(w, r, page, form, s, try)
+}
+
+// isOwner reports whether a form names the user of a session, or has the code of the voucher that admitted it.
+func (p *Portal) isOwner(form url.Values, s session.Session) bool {
+	if p.byVoucher(s) { // whose user's name is no secret
+		return p.isCodeOf(form.Get("code"), s)
+	}
+	return sameUser(form.Get("username"), s)
 }
 
 // logInBy logs a client in by the method of a form.

@@ -67,8 +67,7 @@ func (p *Portal) logInByCode(w http.ResponseWriter, r *http.Request, page *Page,
 	case err == nil:
 		try.RightCode()
 		p.admit(w, r, page, c.Key, login)
-	case p.refuseVoucher(w, page, c.Key, err): // whose code is right
-		try.RightCode()
+	case p.refuseVoucher(w, page, c.Key, err): // clears no failures: a guesser may have old paper
 	case errors.As(err, &no):
 		try.WrongCode()
 		p.counters.rejected.Add(1)

@@ -99,6 +99,18 @@ func TestCodes(t *testing.T) {
 	}
 }
 
+// TestOldCodesClearNothing: codes of vouchers that admit nobody do not clear a guesser's failures.
+func TestOldCodesClearNothing(t *testing.T) {
+	start(t, voucherConfig())
+	for i := range 12 {
+		code := []string{otherCode, otherCode, expiredCode}[i%3]
+		if request(t, clientA, base+"/login", codeForm(t, clientA, code)).StatusCode == 429 {
+			return
+		}
+	}
+	t.Error("a guesser with an old code never has to wait")
+}
+
 // syncWriter writes for several goroutines.
 type syncWriter struct {
 	mu sync.Mutex

@@ -14,7 +14,10 @@ import (
 )
 
 // sessionsFile is the session table's file.
-func sessionsFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "sessions.db") }
+func sessionsFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, sessionsName) }
+
+// sessionsName is the name of a network's file of sessions.
+const sessionsName = "sessions.db"
 
 // farewell ends the sessions of PPPoE clients at detach, because nobody will answer the clients' echo requests
 // afterwards. It reads the sessions from the file, or, where a running daemon has the file open, asks that daemon.

@@ -305,14 +305,11 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 	if reason != "" {
 		g.log.Error("the session table "+reason+": every client must log in again", "file", file)
 	}
-	open := session.Open
-	if bytes.Equal(last, boot) {
-		open = session.Resume
-	}
-	if g.table, err = open(file, g.dp.Forwarder, g.log); errors.Is(err, statefile.ErrDamaged) {
+	how := session.Options{Resume: bytes.Equal(last, boot), Ends: g.endsAtStart}
+	if g.table, err = session.OpenWith(file, g.dp.Forwarder, g.log, how); errors.Is(err, statefile.ErrDamaged) {
 		if err = g.setAside(file, err, "every client must log in again"); err == nil {
 			fresh = true
-			g.table, err = open(file, g.dp.Forwarder, g.log)
+			g.table, err = session.OpenWith(file, g.dp.Forwarder, g.log, how)
 		}
 	}
 	if err != nil {

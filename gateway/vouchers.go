@@ -27,7 +27,7 @@ func (g *gateway) openVouchers(context.Context) (o opened, err error) {
 		return o, err
 	}
 	o = opened{run: g.vouchers.Run, close: g.vouchers.Close}
-	return o, g.vouchers.Retain(func(network string) bool { return network == g.cfg.Name })
+	return o, retainVouchers(g.vouchers, g.cfg)
 }
 
 // openVouchers opens the vouchers of all networks.
@@ -43,14 +43,32 @@ func (s *several) openVouchers(context.Context) (o opened, err error) {
 	return o, nil
 }
 
-// retainVouchers closes the vouchers' sessions of networks that a configuration does not have.
-func (s *several) retainVouchers(cfg *config.Config) {
-	err := s.vouchers.Retain(func(network string) bool {
-		return slices.ContainsFunc(cfg.Networks, func(n *config.Config) bool { return n.Name == network })
+// retainVouchers closes the vouchers' sessions of networks that a configuration does not have and that left no file of
+// sessions. While there is a file, the network may come back with its sessions: their places stay taken.
+func retainVouchers(book *voucher.Book, cfg *config.Config) error {
+	return book.Retain(func(network string) bool {
+		if slices.ContainsFunc(cfg.All(), func(n *config.Config) bool { return n.Name == network }) {
+			return true
+		}
+		_, err := os.Stat(filepath.Join(cfg.StateDir, network, sessionsName))
+		return !errors.Is(err, fs.ErrNotExist)
 	})
-	if err != nil {
+}
+
+// retainVouchers is the function of this name, whose error is logged.
+func (s *several) retainVouchers(cfg *config.Config) {
+	if err := retainVouchers(s.vouchers, cfg); err != nil {
 		s.Log.Error("vouchers' sessions of a network that is gone stay open until the next start", "err", err)
 	}
+}
+
+// endsAtStart takes a session up again that the table had before, and returns why it ends now instead; empty: it goes
+// on.
+func (g *gateway) endsAtStart(s session.Session) session.Cause {
+	if g.vouchers == nil {
+		return ""
+	}
+	return g.vouchers.TakeUp(g.cfg.Name, s)
 }
 
 // openBook opens the vouchers in a state folder. A damaged file is set aside.

@@ -156,8 +156,9 @@ func (g guest) sendCode(code voucher.Code) string {
 }
 
 // TestVouchersOfNetworks: several networks share the vouchers. Of two devices in two networks that want a voucher's
-// only place at the same moment one gets in. It keeps the place over a restart of the daemon, and until its network is
-// removed. Long: the steps of one run, each of which needs the state that the one before left.
+// only place at the same moment one gets in. It keeps the place over a restart of the daemon, and while its network is
+// removed. The session goes on when the network comes back, unless the voucher was revoked meanwhile. Long: the steps
+// of one run, each of which needs the state that the one before left.
 func TestVouchersOfNetworks(t *testing.T) {
 	trunk(t, 10, 20)
 	dir := t.TempDir()
@@ -206,10 +207,33 @@ func TestVouchersOfNetworks(t *testing.T) {
 	}
 	guests[winner].mustReach("192.0.2.2", true, "after a restart")
 	rest := severalWith(t, dir, head, networkText(guests[loser].vlan, ""))
-	if done, failed := d.apply(rest); failed {
-		t.Fatalf("removing a network: %v", done)
+	apply := func(to *config.Config, what string) {
+		t.Helper()
+		if done, failed := d.apply(to); failed {
+			t.Fatalf("%s a network: %v", what, done)
+		}
 	}
-	if got := guests[loser].sendCode(last); got != "303" {
-		t.Errorf("after the other network's end the device is answered by %s", got)
+	apply(rest, "removing")
+	if got := guests[loser].sendCode(last); got != "200" {
+		t.Errorf("while the other network is away the device is answered by %s", got)
 	}
+	must(t, d.stop())
+	d = serveSeveral(t, rest)
+	apply(cfg, "adding")
+	guests[winner].mustReach("192.0.2.2", true, "its network is back")
+	if got := guests[loser].sendCode(last); got != "200" {
+		t.Errorf("once the other network is back the device is answered by %s", got)
+	}
+	apply(rest, "removing")
+	if _, err := d.RevokeVouchers(t.Context(), made[len(made)-1].Name); err != nil {
+		t.Error(err)
+	}
+	apply(cfg, "adding")
+	guests[winner].mustReach("192.0.2.2", false, "revoked while its network was away")
+	must(t, d.Vouchers(t.Context(), made[len(made)-1].Name, func(v voucher.Voucher) error {
+		if v.Sessions != 0 || v.UsedBytes == 0 {
+			t.Errorf("afterwards the voucher is %+v", v)
+		}
+		return nil
+	}))
 }

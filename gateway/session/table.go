@@ -133,21 +133,23 @@ type client struct {
 // The data path must not contain clients that are missing in the file, for example after the file was deleted: empty it
 // first, because the table cannot see them.
 func Open(path string, dp datapath.Datapath, log *slog.Logger) (*Table, error) {
-	return open(path, dp, log, false)
+	return OpenWith(path, dp, log, Options{})
 }
 
 // Resume is Open for data paths whose counters end with the daemon: while the machine did not restart, sessions with
 // lost counters continue with the bytes last written.
 func Resume(path string, dp datapath.Datapath, log *slog.Logger) (*Table, error) {
-	return open(path, dp, log, true)
+	return OpenWith(path, dp, log, Options{Resume: true})
 }
 
-func open(path string, dp datapath.Datapath, log *slog.Logger, resume bool) (*Table, error) {
+// OpenWith is Open with options. The clock's folder is the file's.
+func OpenWith(path string, dp datapath.Datapath, log *slog.Logger, o Options) (*Table, error) {
 	store, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
-	t, err := OpenStore(store, dp, log, Options{Dir: filepath.Dir(path), Resume: resume})
+	o.Dir = filepath.Dir(path)
+	t, err := OpenStore(store, dp, log, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -159,6 +161,9 @@ type Options struct {
 	Dir    string // where the machine's clock is kept
 	Owner  string // this gateway, as records name it; "": there is no other that has the store
 	Resume bool   // as Resume
+	// Ends is asked about each session of the store before the data path admits its client, and returns why the session
+	// ends now; empty: it goes on. nil: all go on. It must not call the table.
+	Ends func(Session) Cause
 }
 
 // OpenStore is Open for any store, which the table closes, also on error.
@@ -171,7 +176,7 @@ func OpenStore(store Store, dp datapath.Datapath, log *slog.Logger, o Options) (
 	var lost []change
 	var ends []*Event
 	t.journal, err = openJournal(store, o.Dir, log, func(id datapath.ID, record []byte) error {
-		out, ended, err := t.load(id, record, o.Resume)
+		out, ended, err := t.load(id, record, o)
 		if out.id != 0 {
 			lost = append(lost, out)
 		}
@@ -209,7 +214,7 @@ func newTable(dp datapath.Datapath, log *slog.Logger, line *timeline.Line, owner
 
 // load adds a client of the store, and returns what is to be changed there and the end of its session, if that cannot
 // continue. A client that the data path cannot have is removed: it has an address of a former LAN.
-func (t *Table) load(id datapath.ID, record []byte, resume bool) (lost change, ended *Event, err error) {
+func (t *Table) load(id datapath.ID, record []byte, o Options) (lost change, ended *Event, err error) {
 	s, read, err := clientOf(id, record)
 	if err != nil {
 		return change{}, nil, err
@@ -222,7 +227,7 @@ func (t *Table) load(id datapath.ID, record []byte, resume bool) (lost change, e
 		}
 		return lost, ended, nil
 	}
-	ended, err = t.restore(id, &s, read, resume)
+	ended, err = t.restore(id, &s, read, o)
 	c := t.clients[id]
 	if ended != nil {
 		lost = change{id: id, events: [][]byte{encodeEvent(ended)}}
@@ -238,7 +243,7 @@ func (t *Table) load(id datapath.ID, record []byte, resume bool) (lost change, e
 
 // restore adds a client of the file to the table and the data path. If its session cannot continue, restore ends the
 // session and returns the event to report.
-func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (ended *Event, err error) {
+func (t *Table) restore(id datapath.ID, s *Session, read reading, o Options) (ended *Event, err error) {
 	c := &client{identity: id}
 	e := entry{
 		key: s.Key, state: s.State, hostname: s.Hostname,
@@ -249,23 +254,17 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (
 		r.way = s.Way
 	})
 	if s.State == Authenticated {
-		e.user, e.class, e.id = s.User, s.Class, s.ID
-		t.limit(&e, s.Limits)
-		e.began, e.seen = t.clock.ofFile(s.Began), t.clock.ofFile(s.Seen)
-		e.counts, e.read = s.Counts, read
-		now, err := t.dp.Counters(id)
-		if err != nil {
-			return nil, fmt.Errorf("read the counters of %s: %w", s.Key, err)
+		if ended, err = t.resumed(id, &e, s, read, o); err != nil {
+			return nil, err
 		}
-		if now.Epoch == read.Epoch || resume {
-			t.count(&e, now)
-		} else {
-			last := t.view(&e, t.clock.inFile)
-			ended = &Event{Kind: Ended, Session: last, Cause: NASReboot, At: last.Seen}
-			if e.goesWith(NASReboot) {
-				return ended, t.dp.Remove(id)
-			}
-			e = e.withoutSession()
+	}
+	if ended != nil {
+		if e.goesWith(ended.Cause) {
+			return ended, t.dp.Remove(id)
+		}
+		e = e.withoutSession()
+		if ended.Cause != NASReboot {
+			e = *e.withLastEnding(s.Key, ended.endingOf(ended.Cause))
 		}
 	}
 	t.clients[id] = c
@@ -284,6 +283,35 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, resume bool) (
 		err = t.setDatapath(c, &c.entry)
 	}
 	return ended, err
+}
+
+// resumed takes the session of a client of the file up in its entry. It returns the end of a session that cannot
+// continue.
+func (t *Table) resumed(id datapath.ID, e *entry, s *Session, read reading, o Options) (ended *Event, err error) {
+	e.user, e.class, e.id = s.User, s.Class, s.ID
+	t.limit(e, s.Limits)
+	e.began, e.seen = t.clock.ofFile(s.Began), t.clock.ofFile(s.Seen)
+	e.counts, e.read = s.Counts, read
+	now, err := t.dp.Counters(id)
+	if err != nil {
+		return nil, fmt.Errorf("read the counters of %s: %w", s.Key, err)
+	}
+	lost := now.Epoch != read.Epoch && !o.Resume
+	if !lost {
+		t.count(e, now)
+	}
+	var cause Cause
+	if o.Ends != nil {
+		cause = o.Ends(t.snapshot(e))
+	}
+	at := t.clock.inFile(t.clock.now())
+	if lost {
+		cause, at = NASReboot, t.clock.inFile(e.seen)
+	}
+	if cause == "" {
+		return nil, nil
+	}
+	return &Event{Kind: Ended, Session: t.view(e, t.clock.inFile), Cause: cause, At: at}, nil
 }
 
 // Close writes the counts to disk and closes the file. No session ends: the data path continues, and Open takes the

@@ -181,10 +181,19 @@ func (b *Book) Begin(login *session.Login, key session.Key, network string) erro
 	if i < 0 {
 		return err
 	}
-	if !b.endUse(r.Uses[i], session.UserRequest) {
+	if former := r.Uses[i]; !b.serves(former.Network) {
+		b.note(former.Session, 0, 0) // it ends, and counts, if its network comes back: see TakeUp
+	} else if !b.endUse(former, session.UserRequest) {
 		return err
 	}
 	return b.take(first, o, mine, login)
+}
+
+// serves reports whether the sessions of a network are looked after.
+func (b *Book) serves(network string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tables[network] != nil
 }
 
 // take is Begin without replacing a session. The voucher's lock must be held.

@@ -1,0 +1,166 @@
+// A network's sessions at its start and its end.
+
+package voucher
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TakeUp decides about a session that a network has from before, when the network starts and before the session's
+// packets pass. It returns why the session must end; empty: it goes on. A voucher's session that is not in the
+// voucher's record comes into it, so that it takes a place and counts, even if it must end: then Serve counts it. That
+// happens where the record is of a copy that was put back, or another network's session took the place meanwhile.
+//
+// In a book without batches all sessions go on: its file was lost, and a copy may be put back.
+func (b *Book) TakeUp(network string, s session.Session) (cause session.Cause) {
+	name, mine := strings.CutPrefix(s.User, userPrefix)
+	if !mine || s.State != session.Authenticated || s.Way != "" || s.PPPoE.Session != 0 || b.empty() {
+		return ""
+	}
+	_, number := SplitName(name)
+	id, _, err := b.find(name)
+	if err != nil || number == 0 {
+		b.log.Warn("voucher: a session ends, because nobody knows its voucher", "user", s.User, "session", s.ID)
+		return session.AdminReset
+	}
+	defer b.lock(id)()
+	o, added := b.batchOf(id), false
+	err = b.change(id, func(r *record) error {
+		place := slices.IndexFunc(r.Uses, func(u use) bool { return u.Session == s.ID })
+		if added = place < 0; added {
+			if len(r.Uses) >= maxUses {
+				return session.ErrSessions
+			}
+			place = len(r.Uses)
+			r.Uses = append(r.Uses, use{Session: s.ID, Network: network, MAC: net.HardwareAddr(s.MAC[:]).String(),
+				Addr: s.Addr})
+			if r.First == 0 {
+				r.First = b.clock.line().Add(-time.Since(s.Began)).UnixNano()
+			}
+		}
+		r.Uses[place].Network = network
+		u := b.usage(r)
+		if !slices.ContainsFunc(u.sessions, func(one session.Session) bool { return one.ID == s.ID }) {
+			u.online, u.bytes = u.online+time.Since(s.Began), u.bytes+s.UpBytes+s.DownBytes
+		}
+		cause = b.causeOf(o, r, r.Online+int64(u.online), r.Bytes+u.bytes)
+		if cause == "" && place >= o.Terms.Devices {
+			cause = session.AdminReset
+		}
+		return nil
+	})
+	if err != nil {
+		b.log.Warn("voucher: a session ends, because it cannot be counted", "user", s.User, "session", s.ID, "err", err)
+		return session.AdminReset
+	}
+	if added {
+		b.mu.Lock()
+		b.setOpen(s.ID, id)
+		b.mu.Unlock()
+	}
+	return cause
+}
+
+// empty reports whether there is no batch.
+func (b *Book) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.batches) == 0
+}
+
+// Serve begins to look after the sessions of a network, all of which it takes up (see TakeUp). It first closes those
+// that have ended while nobody looked: what they used is in the ends that are not accounted yet. Sessions of vouchers
+// that admit nobody any more end.
+func (b *Book) Serve(network string, t Table) error {
+	lost := map[string]ID{}
+	var ids []ID
+	for id := range b.openOf(0, ^ID(0)) {
+		r, _, err := b.read(id)
+		if err != nil {
+			return err
+		}
+		for _, u := range r.Uses {
+			if u.Network == network {
+				lost[u.Session] = id
+				ids = append(ids, id)
+			}
+		}
+	}
+	if len(lost) > 0 {
+		t.Each(func(s session.Session) bool { delete(lost, s.ID); return true })
+	}
+	if len(lost) > 0 {
+		err := t.Ends(func(e session.Event) {
+			if _, mine := lost[e.ID]; mine {
+				b.note(e.ID, e.At.Sub(e.Began), e.UpBytes+e.DownBytes)
+				delete(lost, e.ID)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for id := range lost { // they never began, or the table was lost
+		b.note(id, 0, 0)
+	}
+	b.mu.Lock()
+	b.tables[network] = t
+	b.mu.Unlock()
+	b.takeUpAll(network, t)
+	var err error
+	for _, id := range ids {
+		err = errors.Join(err, b.balance(id))
+	}
+	return err
+}
+
+// takeUpAll takes up the sessions of a network's table, because places may have been taken since TakeUp was asked, and
+// ends those that cannot go on.
+func (b *Book) takeUpAll(network string, t Table) {
+	var mine []session.Session
+	t.Each(func(s session.Session) bool {
+		if strings.HasPrefix(s.User, userPrefix) {
+			mine = append(mine, s)
+		}
+		return true
+	})
+	for _, s := range mine {
+		cause := b.TakeUp(network, s)
+		if cause == "" {
+			continue
+		}
+		if err := t.Kick(s.Addr, s.ID, cause); err != nil && !errors.Is(err, session.ErrLater) &&
+			!errors.Is(err, session.ErrNoSession) {
+			b.log.Warn("voucher: its session cannot be ended", "user", s.User, "session", s.ID, "err", err)
+		}
+	}
+}
+
+// Leave ends Serve: the network's sessions go on as they are.
+func (b *Book) Leave(network string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.tables, network)
+}
+
+// Retain closes the sessions of networks that are served no longer.
+func (b *Book) Retain(served func(network string) bool) error {
+	for id := range b.openOf(0, ^ID(0)) {
+		r, _, err := b.read(id)
+		if err != nil {
+			return err
+		}
+		for _, u := range r.Uses {
+			if !served(u.Network) {
+				b.note(u.Session, 0, 0)
+			}
+		}
+	}
+	return b.settle()
+}

@@ -25,7 +25,7 @@ export GOMIPS := softfloat
 ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
 EXEC := $(if $(ROOT),-exec '$(ROOT)')
 
-.PHONY: coverage help deps deps-run guest-kernel build debian-tree agents man packages test-packages check test test-one test-kernel test-bridge run generate bench over-ssh campaign live-page feel soak memory clean
+.PHONY: coverage help deps deps-run guest-kernel build debian-tree nfpm agents man packages test-packages check test test-one test-kernel test-bridge run generate bench over-ssh campaign live-page feel soak memory clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +41,11 @@ guest-kernel: deps build
 	@$(ROOT) bin/gateweigh kernel fetch --missing || echo "without Debian's kernel tests of guests are skipped, and the part under that kernel fails: gateweigh kernel fetch debian"
 
 debian-tree: deps
-	@$(ROOT) .ci/tree >/dev/null
+	@$(ROOT) .ci/tree >/dev/null || echo "without Debian's packages the test of gatewayd's package fails: the others run"
+
+# What packs the packages: tests make them too.
+nfpm:
+	@go mod download -modfile=packaging/tools.mod
 
 build: ## bin/gateweigh and bin/gatewayd: static binaries
 	go build -ldflags '-w $(LDFLAGS)' -o bin/ ./cmd/gateweigh ./cmd/gatewayd
@@ -70,7 +74,7 @@ packages: ## bin/packages: .deb, .rpm, OpenWrt's .apk and .ipk, OCI images of ga
 	ARCHES='$(ARCHES)' AGENTS='$(AGENTS)' OPENWRT='$(OPENWRT)' PROGRAMS='gatewayd gateweigh' \
 	FORMATS='deb rpm apk ipk oci' packaging/build '$(INTO)'
 
-test-packages: deps debian-tree packages ## all packages' contents, lintian; installation, upgrade, removal and boot in a Debian tree
+test-packages: deps nfpm debian-tree packages ## all packages' contents, lintian; installation, upgrade, removal and boot in a Debian tree
 	go test -count=1 -v -vet=off -ldflags=-w -exec '$(ROOT) "$(CURDIR)/.ci/apart"' ./packaging -args -made '$(INTO)'
 
 # GOGC=400 spares staticcheck a quarter of its CPU time, for 0.6 GB of memory.
@@ -81,14 +85,14 @@ check: ## formatting, go vet, staticcheck
 	GOGC=400 go tool staticcheck $(PACKAGES)
 
 # Which parts there are, and why, is in .ci/suite. A second make test of this checkout waits for the first.
-test: deps build guest-kernel debian-tree ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
+test: deps build nfpm guest-kernel debian-tree ## every test, as root, with real daemons, some under another kernel; the ten slowest are named
 	@ROOT='$(ROOT)' flock -o bin/suite.lock go run ./.ci/tally '.ci/suite count' '.ci/suite guest' '.ci/suite gateway' '.ci/suite daemon 1' '.ci/suite daemon 2' '.ci/suite daemon 3' '.ci/suite machines' then \
 	'.ci/suite labs' '.ci/suite programs' '.ci/suite runs 1' '.ci/suite runs 2' '.ci/suite runs 3' '.ci/suite runs 4' '.ci/suite computing' then '.ci/suite alone'
 
 PKG ?= ./...
 RUN ?= .
 
-test-one: deps build guest-kernel debian-tree ## some tests, as root, each package in a network of its own: PKG=./lab/dut RUN=TestOpenNDS
+test-one: deps build nfpm guest-kernel debian-tree ## some tests, as root, each package in a network of its own: PKG=./lab/dut RUN=TestOpenNDS
 	go test -count=1 -v -vet=off -ldflags=-w -timeout 20m -p 1 -exec '$(ROOT) "$(CURDIR)/.ci/apart"' -run '$(RUN)' $(PKG)
 
 # What of this is run in a guest, on Debian's kernel, is the least; this is the rest, and other kernels. Debian's is fetched by

@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/device"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
+	"github.com/gateweigh/gateweigh/gateway/timeline"
 )
 
 // devices are the parts that let devices in without a login; those that the configuration disables, or that are not
@@ -29,6 +30,7 @@ type devices struct {
 // openDevices begins to ask about devices, those too that are there already.
 func (g *gateway) openDevices(context.Context) (o opened, err error) {
 	cfg := g.cfg.Devices
+	g.endWays()
 	if !cfg.On() {
 		return o, nil
 	}
@@ -49,11 +51,12 @@ func (g *gateway) openDevices(context.Context) (o opened, err error) {
 		}
 		sources, runs = append(sources, g.devices.file), append(runs, g.devices.file.Follow)
 	}
+	var servers device.Source
 	if cfg.RADIUS {
-		sources = append(sources, device.Servers{RADIUS: g.radius, Format: cfg.Format, Password: cfg.Password,
-			Randomised: cfg.AskRandomised, Limit: radiusLimit(g.cfg.RADIUS)})
+		servers = device.Servers{RADIUS: g.radius, Format: cfg.Format, Password: cfg.Password,
+			Randomised: cfg.AskRandomised, Limit: radiusLimit(g.cfg.RADIUS)}
 	}
-	desk := device.New(device.Config{Sources: sources, Table: limitDefaults{g.table, g, false},
+	desk := device.New(device.Config{Sources: sources, Servers: servers, Table: limitDefaults{g.table, g, false},
 		Keep: cfg.AskAgain, Log: g.log})
 	g.devices.desk.Store(desk)
 	if g.devices.file != nil {
@@ -76,6 +79,25 @@ func (g *gateway) openDevices(context.Context) (o opened, err error) {
 	return o, nil
 }
 
+// endWays ends the sessions of devices whose way in the configuration has no longer.
+func (g *gateway) endWays() {
+	cfg := g.cfg.Devices
+	has := map[session.Way]bool{"": true, session.ByMAC: cfg.RADIUS, session.ByList: cfg.File != "",
+		session.Remembered: cfg.Remember > 0}
+	for s := range g.table.Each {
+		if s.State != session.Authenticated || has[s.Way] {
+			continue
+		}
+		err := g.table.Kick(s.Addr, s.ID, session.AdminReset)
+		if err == nil || errors.Is(err, session.ErrLater) {
+			g.log.Info("a device's session ends: [devices] has its way in no longer", "client", s.Key.String(), "user", s.User,
+				"way", s.Way)
+		} else if !errors.Is(err, session.ErrNoSession) {
+			g.log.Error("ending a device's session", "client", s.Key.String(), "err", err)
+		}
+	}
+}
+
 // openRemembered opens the file of remembered devices.
 func (g *gateway) openRemembered() (*device.Remembered, error) {
 	path := filepath.Join(g.cfg.StateDir, "remembered.db")
@@ -88,11 +110,15 @@ func (g *gateway) openRemembered() (*device.Remembered, error) {
 	if err != nil {
 		return nil, err
 	}
+	line, err := timeline.Open(g.cfg.StateDir)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	var accounts device.Accounts
 	if g.users != nil {
 		accounts = g.users
 	}
-	return device.OpenRemembered(store, accounts, g.cfg.Devices.Remember)
+	return device.OpenRemembered(store, accounts, g.cfg.Devices.Remember, line)
 }
 
 // followDevices has devices that are new in the file come in at once, and the sessions of those that are gone end.
@@ -104,7 +130,8 @@ func (g *gateway) followDevices() {
 	})
 }
 
-// resumeDevices tells the desk of clients that were there before it.
+// resumeDevices tells the desk of clients that were there before it. The list and the accounts may have changed since
+// their sessions began.
 func (g *gateway) resumeDevices(desk *device.Desk) {
 	for s := range g.table.Each {
 		switch {
@@ -115,6 +142,9 @@ func (g *gateway) resumeDevices(desk *device.Desk) {
 			desk.Seen(s.MAC)
 		}
 	}
+	desk.Recheck(func(_ datapath.MAC, way session.Way) bool {
+		return way == session.ByList || way == session.Remembered
+	})
 }
 
 // seen tells that a device is there, which may come in without a login. It returns at once.

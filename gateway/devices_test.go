@@ -102,6 +102,35 @@ func TestListedDevice(t *testing.T) {
 	must(t, d.stop())
 }
 
+// TestDevicesChangedMeanwhile: the session of a listed device ends with the next start where the list has it no longer,
+// and where there is no list any more.
+func TestDevicesChangedMeanwhile(t *testing.T) {
+	network(t)
+	dir := t.TempDir()
+	list := filepath.Join(dir, "devices")
+	write := func(text string) { must(t, os.WriteFile(list, []byte(text), 0o600)) }
+	cfg := withDevices(t, dir, onEBPF, `file = "devices"`)
+	mac := linkMACIn(t, "client", "c0") + "\n"
+	write(mac)
+	d := serve(t, cfg)
+	t.Cleanup(func() { must(t, Detach(cfg, false)) })
+	lease(t)
+	awaitWay(t, d, session.Authenticated, session.ByList)
+	must(t, d.stop())
+	write("# none\n")
+	d = serve(t, cfg)
+	awaitWay(t, d, session.PreAuth, "")
+	write(mac)
+	awaitWay(t, d, session.Authenticated, session.ByList)
+	must(t, d.stop())
+	d = serve(t, withDevices(t, dir, onEBPF, ""))
+	awaitWay(t, d, session.PreAuth, "")
+	if clientReachesServer() {
+		t.Error("a device is forwarded for without [devices]")
+	}
+	must(t, d.stop())
+}
+
 // logInHere logs the client in at the portal with further fields of the form, and returns the login page.
 func logInHere(t *testing.T, fields string) (page string) {
 	t.Helper()

@@ -48,7 +48,7 @@ func (d *Desk) Recheck(changed func(mac datapath.MAC, way session.Way) bool) {
 		}
 		if !a.held && changed(mac, way) {
 			a.until = time.Time{}
-			a.again = a.queued
+			a.changed = a.queued
 		}
 	}
 	d.mu.Unlock()
@@ -59,7 +59,11 @@ func (d *Desk) Recheck(changed func(mac datapath.MAC, way session.Way) bool) {
 func (d *Desk) Renew(mac datapath.MAC) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a := d.answers[mac]; a != nil && !a.queued {
+	switch a := d.answers[mac]; {
+	case a == nil:
+	case a.queued:
+		a.changed = true
+	default:
 		delete(d.answers, mac)
 	}
 }
@@ -86,7 +90,7 @@ func (d *Desk) hold(mac datapath.MAC) {
 //
 //	silence, lease      by the answer, while it holds
 //	time                the sources are asked
-//	bytes, logout       no, until an answer would no longer hold
+//	bytes               no, until an answer would no longer hold; the same after a logout, see Hold
 //	by a server         the sources are asked when the device is seen
 func (d *Desk) Ended(s session.Session, cause session.Cause) {
 	if s.Way == "" {
@@ -97,15 +101,13 @@ func (d *Desk) Ended(s session.Session, cause session.Cause) {
 	a := d.answers[s.MAC]
 	switch {
 	case a != nil && a.held:
-	case cause == session.Quota, cause == session.UserRequest:
+	case cause == session.Quota:
 		d.hold(s.MAC)
-	case cause == session.AdminReset && a != nil && !a.queued:
-		delete(d.answers, s.MAC)
-	case cause == session.SessionTimeout && a != nil && !a.queued:
+	case a == nil, a.queued:
+	case cause == session.SessionTimeout && time.Since(s.Seen) < lively:
 		a.verdict, a.until = unknown, time.Time{} // Sweep has the sources asked, once the session has ended
-		if time.Since(s.Seen) >= lively {
-			delete(d.answers, s.MAC)
-		}
+	case cause == session.SessionTimeout, cause == session.AdminReset, a.verdict == unknown:
+		delete(d.answers, s.MAC)
 	}
 }
 
@@ -116,9 +118,14 @@ func (d *Desk) Resume(s session.Session) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.makeRoom()
 	login := s.Login
 	login.Explicit = session.ExplicitLimits{SessionTimeout: true, IdleTimeout: true, UpBytes: true, DownBytes: true,
 		TotalBytes: true, UpBps: true, DownBps: true}
-	d.answers[s.MAC] = &answer{verdict: yes, login: login, until: time.Now().Add(d.cfg.Keep)}
+	a := d.answers[s.MAC]
+	if a == nil {
+		d.makeRoom()
+		a = &answer{}
+		d.answers[s.MAC] = a
+	}
+	a.verdict, a.login, a.until = yes, login, time.Now().Add(d.cfg.Keep)
 }

@@ -32,7 +32,8 @@ type Table interface {
 
 // Config is how a Desk works.
 type Config struct {
-	Sources []Source // asked in this order, until one lets the device in
+	Sources []Source // of this machine, asked in this order, until one lets the device in
+	Servers Source   // asked where none of them does; nil: none
 	Table   Table
 	Keep    time.Duration // how long an answer holds
 	Log     *slog.Logger
@@ -45,6 +46,7 @@ const (
 	maxAnswers = 1 << 16 // answers that are kept
 
 	retryAfter = 5 * time.Second // until a device is asked about again where nobody could answer
+	retryLast  = time.Minute     // the same of a device that is inside: the time doubles up to this
 	sweepEvery = time.Second
 	lively     = 5 * time.Minute // a device that sent so lately is asked about at once when its time is over
 )
@@ -56,8 +58,8 @@ type Desk struct {
 
 	mu      sync.Mutex
 	answers map[datapath.MAC]*answer // guarded by mu
-	queue   []datapath.MAC           // guarded by mu; devices that wait, the first first
-	working int                      // guarded by mu; goroutines
+	here    lane                     // guarded by mu; asks Sources
+	afar    lane                     // guarded by mu; asks Servers, so that no other device waits for them
 	ended   bool                     // guarded by mu
 	stats   Stats                    // guarded by mu
 	workers sync.WaitGroup
@@ -65,6 +67,13 @@ type Desk struct {
 	end     context.CancelFunc
 
 	undecided, failed budget.OncePerMinute
+}
+
+// lane are devices that wait to be asked about.
+type lane struct {
+	sources []Source
+	queue   []datapath.MAC // the first first
+	working int            // goroutines
 }
 
 // Stats are counts of devices since the desk was opened.
@@ -93,12 +102,19 @@ type answer struct {
 	until   time.Time     // when it no longer holds
 	queued  bool          // it waits, or is being asked about
 	again   bool          // it was seen meanwhile
+	changed bool          // the sources may have another answer by now
 	held    bool          // somebody logged it out: no that no source has said
+	seen    bool          // it waits because it was seen outside
+	unsure  bool          // a source of this machine could not answer
+	tries   int           // how often in a row nobody could answer
 }
 
 // New makes a desk.
 func New(cfg Config) *Desk {
-	d := &Desk{cfg: cfg, answers: map[datapath.MAC]*answer{}}
+	d := &Desk{cfg: cfg, answers: map[datapath.MAC]*answer{}, here: lane{sources: cfg.Sources}}
+	if cfg.Servers != nil {
+		d.afar.sources = []Source{cfg.Servers}
+	}
 	d.ctx, d.end = context.WithCancel(context.Background())
 	return d
 }
@@ -106,7 +122,7 @@ func New(cfg Config) *Desk {
 // Close ends what is going on. Devices that were seen by then and not decided about stay outside.
 func (d *Desk) Close() error {
 	d.mu.Lock()
-	d.ended, d.queue = true, nil
+	d.ended, d.here.queue, d.afar.queue = true, nil, nil
 	d.mu.Unlock()
 	d.end()
 	d.workers.Wait()
@@ -159,16 +175,24 @@ func (d *Desk) enqueue(mac datapath.MAC, anew bool) {
 	case anew:
 		a.until = now
 	}
-	if len(d.queue) >= maxWaiting || d.ended {
+	if len(d.here.queue)+len(d.afar.queue) >= maxWaiting || d.ended {
 		d.stats.Dropped++
 		return
 	}
 	d.answers[mac] = a
-	a.queued = true
-	d.queue = append(d.queue, mac)
-	if d.working < atOnce {
-		d.working++
-		d.workers.Go(d.work)
+	a.queued, a.held, a.seen = true, false, !anew
+	d.push(&d.here, mac)
+}
+
+// push has a device wait in a lane. d.mu is held.
+func (d *Desk) push(l *lane, mac datapath.MAC) {
+	if d.ended {
+		return
+	}
+	l.queue = append(l.queue, mac)
+	if l.working < atOnce {
+		l.working++
+		d.workers.Go(func() { d.work(l) })
 	}
 }
 
@@ -185,23 +209,34 @@ func (d *Desk) makeRoom() {
 	}
 }
 
-// work decides about devices as long as some wait.
-func (d *Desk) work() {
+// work decides about devices as long as some wait in a lane.
+func (d *Desk) work(l *lane) {
 	for {
 		d.mu.Lock()
-		if len(d.queue) == 0 {
-			d.queue = nil // so that what a storm took is given back
-			d.working--
+		if len(l.queue) == 0 {
+			l.queue = nil // so that what a storm took is given back
+			l.working--
 			d.mu.Unlock()
 			return
 		}
-		mac := d.queue[0]
-		d.queue = d.queue[1:]
-		before := *d.answers[mac]
+		mac := l.queue[0]
+		l.queue = l.queue[1:]
+		a := d.answers[mac]
+		if a == nil || a.held { // meanwhile
+			d.note(mac, nil)
+			d.mu.Unlock()
+			continue
+		}
+		before := *a
 		d.mu.Unlock()
-		found := d.decide(mac, before)
+		found, decided := d.decide(l, mac, before)
 		d.mu.Lock()
-		d.note(mac, found)
+		if a := d.answers[mac]; decided || a == nil || a.held {
+			d.note(mac, found)
+		} else {
+			a.unsure = found.verdict == unknown
+			d.push(&d.afar, mac)
+		}
 		d.mu.Unlock()
 	}
 }
@@ -209,30 +244,45 @@ func (d *Desk) work() {
 // note keeps what was found out of a device; nil: it is gone. d.mu is held.
 func (d *Desk) note(mac datapath.MAC, found *answer) {
 	a := d.answers[mac]
-	again := a.again
-	a.queued, a.again = false, false
+	if a == nil {
+		return
+	}
+	again, changed := a.again, a.changed
+	a.queued, a.again, a.changed, a.unsure = false, false, false, false
 	switch {
 	case a.held: // meanwhile
 	case found == nil:
 		delete(d.answers, mac)
 	default:
-		a.verdict, a.login, a.until = found.verdict, found.login, found.until
+		a.verdict, a.login, a.until, a.tries = found.verdict, found.login, found.until, found.tries
 	}
-	if again {
+	switch {
+	case changed && !a.held:
+		d.enqueue(mac, true)
+		a.seen = again
+	case again:
 		d.enqueue(mac, false)
 	}
 }
 
 // decide asks about a device unless an answer holds, lets it in or ends its session, and returns the answer; nil: the
-// device is gone.
-func (d *Desk) decide(mac datapath.MAC, before answer) *answer {
+// device is gone. It is not decided where the servers are to be asked.
+func (d *Desk) decide(l *lane, mac datapath.MAC, before answer) (found *answer, decided bool) {
 	outside, inside := d.clients(mac)
 	if len(outside)+len(inside) == 0 {
-		return nil
+		return nil, true
 	}
-	found, id := before, ""
-	if before.verdict != yes || !time.Now().Before(before.until) {
-		found, id = d.ask(append(outside, inside...)[0])
+	if len(inside) > 0 && !before.seen { // an address of before must not take the session back
+		outside = nil
+	}
+	id := ""
+	if found = &before; !before.admits(len(outside)) {
+		client := append(outside, inside...)[0]
+		found, id = d.ask(l, client, before)
+		if found.verdict != yes && l == &d.here && d.cfg.Servers != nil {
+			return found, false
+		}
+		d.judge(found, before, client)
 	}
 	switch found.verdict {
 	case yes:
@@ -250,7 +300,35 @@ func (d *Desk) decide(mac datapath.MAC, before answer) *answer {
 			d.expel(s)
 		}
 	}
-	return &found
+	return found, true
+}
+
+// admits reports whether an answer holds for a number of sessions more, without a question. Sources of this machine are
+// asked for each session, since that costs nothing, and servers where they count what is left.
+func (a answer) admits(sessions int) bool {
+	l := a.login.Limits
+	counted := l.SessionTimeout > 0 || l.UpBytes+l.DownBytes+l.TotalBytes > 0 || a.login.IPv6 != nil ||
+		len(a.login.Networks) > 0
+	return a.verdict == yes && time.Now().Before(a.until) &&
+		(sessions == 0 || a.login.Way == session.ByMAC && !counted)
+}
+
+// judge counts an answer about a client, and sets how long it holds.
+func (d *Desk) judge(found *answer, before answer, s session.Session) {
+	hold := d.cfg.Keep
+	switch found.verdict {
+	case unknown:
+		d.count(&d.stats.Undecided)
+		hold = retryAfter
+		if s.State == session.Authenticated {
+			hold = min(retryAfter<<min(before.tries, 10), retryLast)
+		}
+		found.tries = before.tries + 1
+	case no:
+		d.count(&d.stats.Refused)
+		d.cfg.Log.Debug("device refused", "client", s.Key.String())
+	}
+	found.until = time.Now().Add(hold)
 }
 
 // clients returns the clients of a MAC address that have no session, and those whose session is a device's.
@@ -266,19 +344,25 @@ func (d *Desk) clients(mac datapath.MAC) (outside, inside []session.Session) {
 	return outside, inside
 }
 
-// ask asks the sources about a client. id is the ID of a session that begins with the answer, which servers were told.
-func (d *Desk) ask(s session.Session) (found answer, id string) {
+// ask asks the sources of a lane about a client. id is the ID of a session that begins with the answer, which servers
+// were told.
+func (d *Desk) ask(l *lane, s session.Session, before answer) (found *answer, id string) {
 	if id = s.ID; id == "" {
 		id = session.NewID()
 	}
 	c := session.Credentials{Key: s.Key, FurtherAddrs: s.FurtherAddrs, SessionID: id, CallCheck: true}
-	d.count(&d.stats.Asked)
-	found.verdict = no
-	for _, source := range d.cfg.Sources {
+	if l == &d.here {
+		d.count(&d.stats.Asked)
+	}
+	found = &answer{verdict: no}
+	if before.unsure {
+		found.verdict = unknown
+	}
+	for _, source := range l.sources {
 		login, err := source.Ask(d.ctx, c)
 		switch {
 		case err == nil:
-			return answer{verdict: yes, login: login, until: time.Now().Add(d.cfg.Keep)}, id
+			return &answer{verdict: yes, login: login}, id
 		case errors.Is(err, session.ErrRejected):
 		case errors.Is(err, session.ErrUnfit), errors.Is(err, session.ErrMoreAsked):
 			d.failed.Do(func() {
@@ -292,14 +376,6 @@ func (d *Desk) ask(s session.Session) (found answer, id string) {
 			})
 		}
 	}
-	if found.verdict == unknown {
-		d.count(&d.stats.Undecided)
-		found.until = time.Now().Add(retryAfter)
-		return found, id
-	}
-	d.count(&d.stats.Refused)
-	d.cfg.Log.Debug("device refused", "client", s.Key.String())
-	found.until = time.Now().Add(d.cfg.Keep)
 	return found, id
 }
 

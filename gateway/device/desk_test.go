@@ -22,6 +22,8 @@ type clients struct {
 	mu  sync.Mutex
 	all map[netip.Addr]session.Session // guarded by mu
 	err error                          // of Admit
+
+	admits func(netip.Addr) // called by Admit, unless nil
 }
 
 func (c *clients) ClientsOf(mac datapath.MAC) (list []session.Session) {
@@ -37,6 +39,9 @@ func (c *clients) ClientsOf(mac datapath.MAC) (list []session.Session) {
 }
 
 func (c *clients) Admit(addr netip.Addr, login session.Login) (session.Session, error) {
+	if c.admits != nil {
+		c.admits(addr)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, known := c.all[addr]
@@ -66,16 +71,17 @@ func (c *clients) set(addr netip.Addr, state session.State) error {
 
 // oracle is a Source that answers as it is told.
 type oracle struct {
-	mu    sync.Mutex
-	err   error // guarded by mu
-	asked int   // guarded by mu
+	limits session.Limits
+	mu     sync.Mutex
+	err    error // guarded by mu
+	asked  int   // guarded by mu
 }
 
 func (o *oracle) Ask(_ context.Context, c session.Credentials) (session.Login, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asked++
-	return session.Login{User: "tv", Way: session.ByMAC}, o.err
+	return session.Login{User: "tv", Way: session.ByMAC, Limits: o.limits}, o.err
 }
 
 func (o *oracle) says(err error) {
@@ -109,7 +115,7 @@ func play(t *testing.T, test func(scene)) {
 		table := &clients{all: map[netip.Addr]session.Session{
 			addr: {Key: session.Key{MAC: some, Addr: addr}, State: session.Leased}}}
 		source := &oracle{}
-		d := New(Config{Sources: []Source{source}, Table: table, Keep: time.Hour, Log: slog.New(slog.DiscardHandler)})
+		d := New(Config{Servers: source, Table: table, Keep: time.Hour, Log: slog.New(slog.DiscardHandler)})
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { d.Run(ctx) })
@@ -272,8 +278,8 @@ func TestStrangersDoNotFillMemory(t *testing.T) {
 			d.Seen(datapath.MAC{2, 0, 0, byte(i >> 16), byte(i >> 8), byte(i)})
 		}
 		synctest.Wait()
-		if n := len(d.answers); n > maxAnswers || len(d.queue) > 0 {
-			t.Errorf("%d answers are kept, %d wait", n, len(d.queue))
+		if n := len(d.answers); n > maxAnswers || len(d.here.queue) > 0 {
+			t.Errorf("%d answers are kept, %d wait", n, len(d.here.queue))
 		}
 		d.Close()
 	})

@@ -31,7 +31,8 @@ type Store interface {
 	Close() error
 }
 
-// Known is a remembered device, with the login that it was remembered by. Its JSON is the record in a Store.
+// Known is a remembered device, with the login that it was remembered by. Its JSON is the record in a Store. Since and
+// Until are of the time line there and in memory, and of the wall clock in what All returns.
 type Known struct {
 	MAC    datapath.MAC           `json:"-"`
 	User   string                 `json:"user"`
@@ -54,20 +55,27 @@ type Accounts interface {
 	Recall(user string) (login session.Login, mark string, known bool)
 }
 
+// Line is the time line of the state folder: a timeline.Line. Setting the wall clock does not change it.
+type Line interface {
+	At(wall time.Time) time.Time
+	Time(instant time.Time) time.Time
+}
+
 // Remembered are the devices that are remembered. Its methods may be called at any time from several goroutines.
 type Remembered struct {
 	store    Store
 	accounts Accounts // nil: there are none
 	period   time.Duration
+	line     Line
 
 	mu      sync.Mutex
 	devices map[datapath.MAC]Known // guarded by mu
 	writing [64]sync.Mutex         // by MAC address: records are written in the order of what is in memory
 }
 
-// OpenRemembered reads the devices of a store, which Close closes. They are remembered for a period.
-func OpenRemembered(store Store, accounts Accounts, period time.Duration) (*Remembered, error) {
-	r := &Remembered{store: store, accounts: accounts, period: period, devices: map[datapath.MAC]Known{}}
+// OpenRemembered reads the devices of a store, which Close closes. They are remembered for a period of a line.
+func OpenRemembered(store Store, accounts Accounts, period time.Duration, line Line) (*Remembered, error) {
+	r := &Remembered{store: store, accounts: accounts, period: period, line: line, devices: map[datapath.MAC]Known{}}
 	err := store.Devices(func(mac datapath.MAC, record []byte) error {
 		k, err := decodeKnown(mac, record)
 		r.devices[mac] = k
@@ -96,7 +104,7 @@ var ErrNotRemembered = errors.New("a login with a quota that a server counts is 
 // Remember remembers a device by the login of a session, and returns when that will outlast a crash. A server's time
 // limit ends it: without the server a device has no more time than the login had.
 func (r *Remembered) Remember(s session.Session, login session.Login) error {
-	now := time.Now()
+	now := r.now()
 	k := Known{MAC: s.MAC, User: s.User, Since: now, Until: now.Add(r.period), Class: login.Class, Limits: login.Limits,
 		Given: login.Explicit, Sessions: login.Sessions, Shared: login.Shared, Local: login.Local}
 	l := login.Limits
@@ -109,11 +117,16 @@ func (r *Remembered) Remember(s session.Session, login session.Login) error {
 		k.User = login.User
 	case l.UpBytes+l.DownBytes+l.TotalBytes > 0:
 		return ErrNotRemembered
-	case l.SessionTimeout > 0 && s.Began.Add(l.SessionTimeout).Before(k.Until):
-		k.Until = s.Began.Add(l.SessionTimeout)
+	case l.SessionTimeout > 0:
+		if end := r.line.At(s.Began).Add(l.SessionTimeout); end.Before(k.Until) {
+			k.Until = end
+		}
 	}
 	return r.write(k.MAC, &k)
 }
+
+// now is the present time of the line.
+func (r *Remembered) now() time.Time { return r.line.At(time.Now()) }
 
 // write replaces a device's record, or deletes it if k is nil.
 func (r *Remembered) write(mac datapath.MAC, k *Known) error {
@@ -171,7 +184,11 @@ func (r *Remembered) Ask(_ context.Context, c session.Credentials) (session.Logi
 	}
 	login := session.Login{User: k.User, Class: k.Class, Limits: k.Limits, Explicit: k.Given, Sessions: k.Sessions,
 		Shared: k.Shared}
-	valid := time.Now().Before(k.Until)
+	left := k.Until.Sub(r.now())
+	valid := left > 0
+	if login.Limits.SessionTimeout > 0 { // a server's, of which a part is used up
+		login.Limits.SessionTimeout = min(login.Limits.SessionTimeout, left)
+	}
 	if k.Local && valid {
 		var mark string
 		valid = r.accounts != nil
@@ -221,11 +238,14 @@ func (r *Remembered) Ended(s session.Session, cause session.Cause) error {
 
 // All returns the devices, by MAC address, without those that are remembered no longer.
 func (r *Remembered) All() []Known {
-	now := time.Now()
+	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := slices.Collect(maps.Values(r.devices))
 	all = slices.DeleteFunc(all, func(k Known) bool { return !now.Before(k.Until) })
+	for i := range all {
+		all[i].Since, all[i].Until = r.line.Time(all[i].Since).Round(0), r.line.Time(all[i].Until).Round(0)
+	}
 	slices.SortFunc(all, func(a, b Known) int { return cmp.Compare(string(a.MAC[:]), string(b.MAC[:])) })
 	return all
 }
@@ -246,7 +266,7 @@ func (r *Remembered) Run(ctx context.Context) error {
 }
 
 func (r *Remembered) tidy() {
-	now := time.Now()
+	now := r.now()
 	r.mu.Lock()
 	var over []datapath.MAC
 	for mac, k := range r.devices {

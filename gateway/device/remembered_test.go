@@ -33,7 +33,7 @@ func remembers(t *testing.T, path string, local Accounts) *Remembered {
 	t.Helper()
 	store, err := OpenStore(path)
 	netnstest.Must(t, err)
-	r, err := OpenRemembered(store, local, month)
+	r, err := OpenRemembered(store, local, month, ahead(0))
 	netnstest.Must(t, err)
 	return r
 }
@@ -107,7 +107,7 @@ func TestRememberedAccounts(t *testing.T) {
 // TestRememberedTime: a device is remembered for its time, and no longer than the time that a server gave.
 func TestRememberedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &Remembered{store: nowhere{}, period: month, devices: map[datapath.MAC]Known{}}
+		r := &Remembered{store: nowhere{}, period: month, line: ahead(0), devices: map[datapath.MAC]Known{}}
 		for limit, want := range map[time.Duration]time.Duration{0: month, 2 * month: month, time.Hour: time.Hour} {
 			netnstest.Must(t, r.Remember(begun("ann"), session.Login{Limits: session.Limits{SessionTimeout: limit}}))
 			time.Sleep(want - time.Second)
@@ -126,6 +126,44 @@ func TestRememberedTime(t *testing.T) {
 	})
 }
 
+// TestRememberedTimeIsNotGivenAgain: a server's time goes on while the device is outside.
+func TestRememberedTimeIsNotGivenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Remembered{store: nowhere{}, period: month, line: ahead(0), devices: map[datapath.MAC]Known{}}
+		netnstest.Must(t, r.Remember(begun("ann"), session.Login{Limits: session.Limits{SessionTimeout: time.Hour}}))
+		time.Sleep(50 * time.Minute)
+		if login, err := r.ask(); err != nil || login.Limits.SessionTimeout != 10*time.Minute {
+			t.Errorf("10 minutes before its end the device gets %s, %v", login.Limits.SessionTimeout, err)
+		}
+	})
+}
+
+// ahead is a Line that is ahead of the wall clock.
+type ahead time.Duration
+
+func (a ahead) At(wall time.Time) time.Time      { return wall.Add(time.Duration(a)) }
+func (a ahead) Time(instant time.Time) time.Time { return instant.Add(-time.Duration(a)) }
+
+// TestRememberedByTheLine: the wall clock's setting neither ends nor prolongs what is remembered, and is what is shown.
+func TestRememberedByTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Remembered{store: nowhere{}, period: month, line: ahead(0), devices: map[datapath.MAC]Known{}}
+		netnstest.Must(t, r.Remember(begun("ann"), session.Login{}))
+		r.line = ahead(-2 * month) // the clock is set 2 months ahead
+		time.Sleep(2*month + time.Hour)
+		r.tidy()
+		_, err := r.ask()
+		all := r.All()
+		if err != nil || len(all) != 1 || !all[0].Until.Equal(time.Now().Add(month-time.Hour)) {
+			t.Errorf("an hour later, by a clock that was set, the device gets %v; shown are %+v", err, all)
+		}
+		r.line = ahead(0) // the clock was right
+		if _, err := r.ask(); !errors.Is(err, session.ErrRejected) {
+			t.Errorf("a month after its end the device gets %v", err)
+		}
+	})
+}
+
 // nowhere is a Store that keeps nothing.
 type nowhere struct{ Store }
 
@@ -137,7 +175,7 @@ func TestEndedSessionsAreForgotten(t *testing.T) {
 		session.SessionTimeout: true, session.Quota: true, session.AdminReset: true, session.IdleTimeout: false,
 		session.LeaseEnded: false, session.NASReboot: false, session.UserRequest: false,
 	} {
-		r := &Remembered{store: nowhere{}, period: month, devices: map[datapath.MAC]Known{}}
+		r := &Remembered{store: nowhere{}, period: month, line: ahead(0), devices: map[datapath.MAC]Known{}}
 		netnstest.Must(t, r.Remember(begun("ann"), session.Login{}))
 		netnstest.Must(t, r.Ended(begun("bob"), cause))
 		if _, err := r.ask(); err != nil {
@@ -178,7 +216,7 @@ func TestDamagedStore(t *testing.T) {
 // TestTidy: records that have no effect any more are removed.
 func TestTidy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &Remembered{store: nowhere{}, period: month, devices: map[datapath.MAC]Known{}}
+		r := &Remembered{store: nowhere{}, period: month, line: ahead(0), devices: map[datapath.MAC]Known{}}
 		netnstest.Must(t, r.Remember(begun("ann"), session.Login{}))
 		r.tidy()
 		if len(r.devices) != 1 {

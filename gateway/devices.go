@@ -51,12 +51,7 @@ func (g *gateway) openDevices(context.Context) (o opened, err error) {
 		}
 		sources, runs = append(sources, g.devices.file), append(runs, g.devices.file.Follow)
 	}
-	var servers device.Source
-	if cfg.RADIUS {
-		servers = device.Servers{RADIUS: g.radius, Format: cfg.Format, Password: cfg.Password,
-			Randomised: cfg.AskRandomised, Limit: radiusLimit(g.cfg.RADIUS)}
-	}
-	desk := device.New(device.Config{Sources: sources, Servers: servers, Table: limitDefaults{g.table, g, false},
+	desk := device.New(device.Config{Sources: sources, Servers: g.deviceServers(), Table: limitDefaults{g.table, g, false},
 		Keep: cfg.AskAgain, Log: g.log})
 	g.devices.desk.Store(desk)
 	if g.devices.file != nil {
@@ -96,6 +91,16 @@ func (g *gateway) endWays() {
 			g.log.Error("ending a device's session", "client", s.Key.String(), "err", err)
 		}
 	}
+}
+
+// deviceServers are the RADIUS servers that are asked about devices; nil: none.
+func (g *gateway) deviceServers() device.Source {
+	cfg := g.cfg.Devices
+	if !cfg.RADIUS {
+		return nil
+	}
+	return device.Servers{RADIUS: g.radius, Format: cfg.Format, Password: cfg.Password, Randomised: cfg.AskRandomised,
+		Limit: radiusLimit(g.cfg.RADIUS)}
 }
 
 // openRemembered opens the file of remembered devices.

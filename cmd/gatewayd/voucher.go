@@ -32,6 +32,7 @@ type voucherPlace struct {
 type vouchers struct {
 	control.Vouchers
 	close func() error
+	file  bool // of a file
 }
 
 func voucherCommand(socket *string) *cobra.Command {
@@ -56,7 +57,7 @@ func voucherCommand(socket *string) *cobra.Command {
 func (p *voucherPlace) open(ctx context.Context) (*vouchers, error) {
 	c, err := control.Dial(*p.socket)
 	if err == nil {
-		return &vouchers{remoteVouchers{ctx, c}, func() error { return nil }}, nil
+		return &vouchers{remoteVouchers{ctx, c}, func() error { return nil }, false}, nil
 	}
 	if !errors.Is(err, control.ErrNotRunning) {
 		return nil, err
@@ -76,7 +77,7 @@ func (p *voucherPlace) open(ctx context.Context) (*vouchers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &vouchers{book, book.Close}, nil
+	return &vouchers{book, book.Close, true}, nil
 }
 
 // remoteVouchers are a daemon's.
@@ -108,9 +109,8 @@ func (r remoteVouchers) Each(name string, yield func(voucher.Voucher) bool) erro
 }
 
 // Revoke implements control.Vouchers.
-func (r remoteVouchers) Revoke(ctx context.Context, name string) (vouchers, sessions int, err error) {
-	reply, err := r.client.RevokeVouchers(ctx, name)
-	return reply.Vouchers, reply.Sessions, err
+func (r remoteVouchers) Revoke(ctx context.Context, name string) (voucher.Revocation, error) {
+	return r.client.RevokeVouchers(ctx, name)
 }
 
 // with calls f with the vouchers.
@@ -155,19 +155,43 @@ func voucherCreateCommand(place *voucherPlace) *cobra.Command {
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			var all []voucher.Voucher
-			err = place.with(cmd.Context(), func(v *vouchers) (err error) {
-				all, err = v.Create(req.Batch, req.Count, req.Terms)
-				return err
-			})
-			for i := 0; i < len(all) && err == nil; i++ {
-				_, err = fmt.Fprintf(stdout, "%s\t%s\n", all[i].Name, all[i].Code)
-			}
-			return err
+			return place.create(cmd.Context(), req)
 		},
 	}
 	texts.add(cmd.Flags(), &req)
 	return cmd
+}
+
+// create makes a batch and prints its codes.
+func (p *voucherPlace) create(ctx context.Context, req control.VouchersRequest) error {
+	var all []voucher.Voucher
+	err := p.with(ctx, func(v *vouchers) (err error) {
+		all, err = v.Create(req.Batch, req.Count, req.Terms)
+		return err
+	})
+	if errors.Is(err, control.ErrUncertain) {
+		return uncertain(req.Batch, err)
+	}
+	if err != nil {
+		return err
+	}
+	for _, v := range all {
+		if _, err := fmt.Fprintf(stdout, "%s\t%s\n", v.Name, v.Code); err != nil {
+			return fmt.Errorf("the batch %[1]s is made, but its codes could not be written: `gatewayd voucher export %[1]s` "+
+				"writes them: %[2]w", v.Batch, err)
+		}
+	}
+	return nil
+}
+
+// uncertain is the error where gatewayd's answer about a new batch broke off.
+func uncertain(batch string, err error) error {
+	if batch == "" {
+		return fmt.Errorf("the batch may have been made nevertheless: look at the last of `gatewayd voucher list` before "+
+			"you make another; `gatewayd voucher export BATCH` writes its codes: %w", err)
+	}
+	return fmt.Errorf("the batch %[1]s may have been made nevertheless: `gatewayd voucher list %[1]s` shows it then, "+
+		"and `gatewayd voucher export %[1]s` writes its codes: %[2]w", batch, err)
 }
 
 // add adds create's flags.
@@ -312,12 +336,19 @@ func voucherRevokeCommand(place *voucherPlace) *cobra.Command {
 		Args:  usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return place.with(cmd.Context(), func(v *vouchers) error {
-				n, sessions, err := v.Revoke(cmd.Context(), args[0])
+				done, err := v.Revoke(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(stdout, "%s revoked, %s ended\n", counted(n, "voucher", "vouchers"),
-					counted(sessions, "session", "sessions"))
+				fmt.Fprintf(stdout, "%s revoked, %s ended\n", counted(done.Vouchers, "voucher", "vouchers"),
+					counted(done.Sessions, "session", "sessions"))
+				if done.Later > 0 {
+					when := "its network is served again"
+					if v.file {
+						when = "gatewayd starts"
+					}
+					fmt.Fprintf(stdout, "%s when %s\n", counted(done.Later, "session ends", "sessions end"), when)
+				}
 				return nil
 			})
 		},

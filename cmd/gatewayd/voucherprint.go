@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway"
 	"github.com/gateweigh/gateweigh/gateway/config"
@@ -31,7 +34,10 @@ func voucherPrintCommand(place *voucherPlace) *cobra.Command {
 			if output == "" {
 				return &exitError{exitUsage, errors.New("where to? give --output FILE.pdf")}
 			}
-			var err error
+			err := checkLink(link)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
 			if page.Title, page.Link, err = portalOf(place.file, network, title, link); err != nil {
 				return &exitError{exitUsage, err}
 			}
@@ -43,7 +49,7 @@ func voucherPrintCommand(place *voucherPlace) *cobra.Command {
 			if len(list) == 0 {
 				return fmt.Errorf("no voucher of %s is new: --all prints those that were used too", args[0])
 			}
-			return writeSheet(output, page, list)
+			return writeSheet(cmd.Context(), output, page, list)
 		},
 	}
 	f := cmd.Flags()
@@ -88,15 +94,46 @@ func portalOf(file, network, title, link string) (string, string, error) {
 	return title, link, nil
 }
 
-// writeSheet writes vouchers into a file that only its owner reads, because it has their codes.
-func writeSheet(path string, page sheet.Page, list []voucher.Voucher) error {
+// checkLink refuses a --url to which no code can be added.
+func checkLink(link string) error {
+	if link == "" {
+		return nil
+	}
+	u, err := url.Parse(link)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || strings.Contains(link, "#") {
+		return fmt.Errorf("--url %q: give the login page's URL, such as https://portal.example/login, with http or https "+
+			"and without a fragment (#): the code is added as one", link)
+	}
+	return nil
+}
+
+// writeSheet writes vouchers into a file that only its owner reads, because it has their codes. An unfinished file is
+// removed.
+func writeSheet(ctx context.Context, path string, page sheet.Page, list []voucher.Voucher) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return textfile.Plain(err)
 	}
-	if err := errors.Join(sheet.Write(f, page, list), f.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+	line := func(string, ...any) {}
+	if _, err := unix.IoctlGetTermios(int(os.Stderr.Fd()), unix.TCGETS); err == nil { // a terminal
+		line = func(text string, values ...any) { fmt.Fprintf(os.Stderr, "\r\x1b[K"+text, values...) }
 	}
-	fmt.Fprintf(stdout, "%s in %s\n", counted(len(list), "voucher", "vouchers"), path)
-	return nil
+	page.Progress = func(done int) {
+		if done%1000 == 0 && done > 0 {
+			line("%d of %d vouchers", done, len(list))
+		}
+	}
+	err = errors.Join(sheet.Write(ctx, f, page, list), f.Close())
+	line("")
+	if err == nil {
+		fmt.Fprintf(stdout, "%s in %s\n", counted(len(list), "voucher", "vouchers"), path)
+		return nil
+	}
+	if info, failed := os.Lstat(path); failed == nil && info.Mode().IsRegular() {
+		err = errors.Join(err, os.Remove(path))
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s is not written: a signal ended the command", path)
+	}
+	return fmt.Errorf("writing %s: %w", path, err)
 }

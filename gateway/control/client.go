@@ -187,14 +187,14 @@ func (c *Client) open(ctx context.Context, method, path string, req any) (io.Rea
 	resp, err := c.http.Do(r)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, errors.New("gatewayd has not answered in time: its log says what it does")
+		return nil, fmt.Errorf("gatewayd has not answered in time: its log says what it does (%w)", ErrUncertain)
 	case errors.Is(err, ErrNotRunning):
 		return nil, errors.Unwrap(err) // without the URL
 	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
 		// The daemon also refuses a request by closing the connection while the client still writes.
-		return nil, errors.New("gatewayd has broken the connection off: it is ending, or has too many; try again")
+		return nil, fmt.Errorf("gatewayd has broken the connection off: it is ending, or has too many; try again (%w)", ErrUncertain)
 	case err != nil:
-		return nil, fmt.Errorf("asking gatewayd: %w", err)
+		return nil, fmt.Errorf("asking gatewayd: %w: %w", ErrUncertain, err)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp.Body, nil

@@ -20,7 +20,7 @@ type Vouchers interface {
 	// slow reader and must not block other callers.
 	Each(name string, yield func(voucher.Voucher) bool) error
 	// Revoke revokes the vouchers that a name means, and ends their sessions.
-	Revoke(ctx context.Context, name string) (vouchers, sessions int, err error)
+	Revoke(ctx context.Context, name string) (voucher.Revocation, error)
 }
 
 // VouchersRequest asks for a batch of vouchers.
@@ -35,11 +35,8 @@ type RevokeRequest struct {
 	Name string `json:"name"`
 }
 
-// RevokeReply is how many vouchers were revoked, and how many sessions of theirs ended.
-type RevokeReply struct {
-	Vouchers int `json:"vouchers"`
-	Sessions int `json:"sessions"`
-}
+// RevokeReply is what the revocation did.
+type RevokeReply = voucher.Revocation
 
 // ErrNoVouchers means that the daemon serves no vouchers.
 var ErrNoVouchers = errors.New(
@@ -128,14 +125,15 @@ func (s *server) revokeVouchers(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), logoutTimeout)
 	defer cancel()
-	vouchers, sessions, err := s.Vouchers.Revoke(ctx, req.Name)
+	done, err := s.Vouchers.Revoke(ctx, req.Name)
 	switch {
 	case errors.Is(err, voucher.ErrUnknown):
 		fail(w, http.StatusNotFound, err)
 	case err != nil:
-		fail(w, http.StatusInternalServerError, fmt.Errorf("after %d vouchers and %d sessions: %w", vouchers, sessions, err))
+		err = fmt.Errorf("after %d vouchers and %d sessions: %w", done.Vouchers, done.Sessions, err)
+		fail(w, http.StatusInternalServerError, err)
 	default:
-		reply(w, http.StatusOK, RevokeReply{vouchers, sessions})
+		reply(w, http.StatusOK, done)
 	}
 }
 
@@ -149,6 +147,9 @@ func (c *Client) Vouchers(ctx context.Context, name string, yield func(voucher.V
 func (c *Client) CreateVouchers(ctx context.Context, req VouchersRequest, yield func(voucher.Voucher) error) error {
 	return c.voucherList(ctx, http.MethodPost, "/v1/vouchers", req, yield)
 }
+
+// ErrUncertain means that gatewayd was asked and did not answer to the end: it may have done what it was asked for.
+var ErrUncertain = errors.New("gatewayd's answer is incomplete")
 
 func (c *Client) voucherList(ctx context.Context, method, path string, req any,
 	yield func(voucher.Voucher) error) error {
@@ -166,7 +167,7 @@ func (c *Client) voucherList(ctx context.Context, method, path string, req any,
 		case err == io.EOF:
 			return nil
 		case err != nil:
-			return fmt.Errorf("the list of vouchers broke off, it is incomplete: %w", err)
+			return fmt.Errorf("the list of vouchers broke off: %w: %w", ErrUncertain, err)
 		}
 		if err := yield(v); err != nil {
 			return err

@@ -335,27 +335,28 @@ func (b *Book) UserOf(typed string) string {
 	return ""
 }
 
-// Revoke revokes the vouchers that a name means, "lobby" or "lobby-17", ends their sessions, and returns the numbers of
-// both. Those that were revoked before are not counted.
-func (b *Book) Revoke(ctx context.Context, name string) (vouchers, sessions int, err error) {
+// Revoke revokes the vouchers that a name means, "lobby" or "lobby-17", and ends their sessions.
+func (b *Book) Revoke(ctx context.Context, name string) (done Revocation, err error) {
 	first, end, err := b.find(name)
 	if err != nil {
-		return 0, 0, err
+		return done, err
 	}
 	for id := first; id < end && err == nil; id += revokedAtOnce {
 		var n int
 		n, err = b.revokeSome(id, min(id+revokedAtOnce, end))
-		vouchers += n
+		done.Vouchers += n
 		if err == nil {
 			err = ctx.Err()
 		}
 	}
 	for id, n := range b.openOf(first, end) {
-		sessions += n
-		err = errors.Join(err, b.balance(id))
+		later, failed := b.away(id)
+		done.Sessions, done.Later = done.Sessions+max(n-later, 0), done.Later+later
+		err = errors.Join(err, failed, b.balance(id))
 	}
-	if vouchers > 0 {
-		b.log.Info("vouchers revoked", "name", name, "vouchers", vouchers, "sessions", sessions)
+	if done.Vouchers > 0 {
+		b.log.Info("vouchers revoked", "name", name, "vouchers", done.Vouchers, "sessions", done.Sessions, "later",
+			done.Later)
 	}
-	return vouchers, sessions, err
+	return done, err
 }

@@ -156,11 +156,12 @@ func TestRevoke(t *testing.T) {
 	if err := s.Begin(&beginning, device(3), ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Revoke(t.Context(), "lobby-3000"); err != nil || s.causes[second.ID] != session.AdminReset {
+	if _, err := s.Revoke(t.Context(), "lobby-3000"); err != nil || s.causes[second.ID] != session.AdminReset {
 		t.Errorf("one voucher: %v, its session ended by %q", err, s.causes[second.ID])
 	}
-	if n, _, err := s.Revoke(t.Context(), "lobby"); n != 2999 || err != nil || s.causes[first.ID] != session.AdminReset {
-		t.Errorf("%d vouchers: %v, a session ended by %q", n, err, s.causes[first.ID])
+	if done, err := s.Revoke(t.Context(), "lobby"); done.Vouchers != 2999 || err != nil ||
+		s.causes[first.ID] != session.AdminReset {
+		t.Errorf("%+v, %v, a session ended by %q", done, err, s.causes[first.ID])
 	}
 	s.mu.Lock()
 	s.sessions[device(3).Addr] = session.Session{Key: device(3), ID: "beginning", Began: time.Now()}
@@ -205,8 +206,8 @@ func TestRestart(t *testing.T) {
 		t.Errorf("after three restarts: %+v", v)
 	}
 	s.Leave("") // no daemon runs
-	if _, _, err := s.Revoke(t.Context(), "lobby-1"); err != nil || len(s.sessions) != 1 {
-		t.Errorf("without a daemon a voucher is revoked: %v; sessions: %v", err, s.sessions)
+	if done, err := s.Revoke(t.Context(), "lobby-1"); err != nil || done != (Revocation{1, 0, 1}) || len(s.sessions) != 1 {
+		t.Errorf("without a daemon a voucher is revoked: %+v, %v; sessions: %v", done, err, s.sessions)
 	}
 	s.restart()
 	if v := s.one("lobby-1"); len(s.sessions) > 0 || v.Sessions > 0 || v.UsedBytes != 3*gigabyte/10 {

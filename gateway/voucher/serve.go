@@ -67,6 +67,20 @@ func (b *Book) TakeUp(network string, s session.Session) (cause session.Cause) {
 	return cause
 }
 
+// away counts a voucher's sessions in networks that are not served now.
+func (b *Book) away(id ID) (n int, err error) {
+	r, _, err := b.read(id)
+	if err != nil {
+		return 0, err
+	}
+	for _, u := range r.Uses {
+		if !b.serves(u.Network) {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // empty reports whether there is no batch.
 func (b *Book) empty() bool {
 	b.mu.Lock()

@@ -49,8 +49,9 @@ func TestNetworkComesBack(t *testing.T) {
 		if _, err := s.logIn(made[0].Code, 2); !errors.Is(err, session.ErrSessions) {
 			t.Errorf("forgotten %v: another device is answered by %v", forgotten, err)
 		}
-		if _, n, err := s.Revoke(t.Context(), "lobby"); n != 1 || err != nil || s.causes[one.ID] != session.AdminReset {
-			t.Errorf("forgotten %v: revoked with %d sessions, %v; ends %v", forgotten, n, err, s.causes)
+		if done, err := s.Revoke(t.Context(), "lobby"); done.Sessions != 1 || err != nil ||
+			s.causes[one.ID] != session.AdminReset {
+			t.Errorf("forgotten %v: revoked %+v, %v; ends %v", forgotten, done, err, s.causes)
 		}
 		if v := s.one("lobby-1"); v.Sessions != 0 || v.UsedBytes != gigabyte/4 {
 			t.Errorf("forgotten %v: afterwards the voucher is %+v", forgotten, v)
@@ -67,7 +68,7 @@ func TestEndsWhenItComesBack(t *testing.T) {
 		bytes uint64
 	}{
 		"revoked": {func(s *scene, _ Code) {
-			if _, _, err := s.Revoke(t.Context(), "lobby"); err != nil {
+			if _, err := s.Revoke(t.Context(), "lobby"); err != nil {
 				t.Error(err)
 			}
 		}, session.AdminReset, 1000},

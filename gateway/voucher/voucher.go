@@ -149,6 +149,13 @@ type Voucher struct {
 	Sessions    int    `json:"sessions"` // open
 }
 
+// Revocation is what a revocation did.
+type Revocation struct {
+	Vouchers int `json:"vouchers"`        // revoked that were not before
+	Sessions int `json:"sessions"`        // ended
+	Later    int `json:"later,omitempty"` // sessions that end when their network is served again
+}
+
 // Errors of a book.
 var (
 	ErrTaken   = errors.New("there is a batch of this name already: choose another")

@@ -4,6 +4,7 @@ package sheet
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"image/color"
 	"io"
@@ -25,6 +26,8 @@ type Page struct {
 	// Link is the URL of the login page, to which "#v=CODE" is added: a fragment, which browsers send to nobody.
 	Link string
 	Lang string // of Languages
+	// Progress is called after each page with the number of vouchers so far; nil: nobody is told.
+	Progress func(done int)
 }
 
 // Measures, in points of 1/72 inch.
@@ -46,7 +49,7 @@ const (
 const regular, bold, mono = "regular", "bold", "mono"
 
 // Write writes a PDF with vouchers.
-func Write(w io.Writer, page Page, vouchers []voucher.Voucher) error {
+func Write(ctx context.Context, w io.Writer, page Page, vouchers []voucher.Voucher) error {
 	t, known := texts[page.Lang]
 	if !known {
 		return fmt.Errorf("no language is called %q: there are %s", page.Lang, strings.Join(Languages(), ", "))
@@ -63,6 +66,12 @@ func Write(w io.Writer, page Page, vouchers []voucher.Voucher) error {
 	for i, v := range vouchers {
 		place := i % (columns * rows)
 		if place == 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if page.Progress != nil {
+				page.Progress(i)
+			}
 			s.pdf.AddPage()
 			s.cutLines()
 		}
@@ -71,8 +80,22 @@ func Write(w io.Writer, page Page, vouchers []voucher.Voucher) error {
 			return fmt.Errorf("printing voucher %s: %w", v.Name, err)
 		}
 	}
-	_, err := s.pdf.WriteTo(w)
+	_, err := s.pdf.WriteTo(untilEnd{ctx, w})
 	return err
+}
+
+// untilEnd is a writer until a context ends.
+type untilEnd struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+// Write implements io.Writer.
+func (u untilEnd) Write(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.w.Write(p)
 }
 
 // sheet is a PDF that is being written.

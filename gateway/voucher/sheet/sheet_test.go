@@ -28,7 +28,7 @@ func TestSheet(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "sheet.pdf")
 	var b bytes.Buffer
-	if err := Write(&b, Page{Title: "Hôtel Köln", Link: link, Lang: "de"}, all); err != nil {
+	if err := Write(t.Context(), &b, Page{Title: "Hôtel Köln", Link: link, Lang: "de"}, all); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
@@ -80,13 +80,15 @@ func TestLongTexts(t *testing.T) {
 	v := voucher.Voucher{Name: "lobby-1", Code: "K7HM2XPD9RTW", Terms: voucher.Terms{Devices: 1, Note: "ホテル " + long}}
 	for _, lang := range Languages() {
 		var b bytes.Buffer
-		err := Write(&b, Page{Title: long, Link: "https://" + strings.Repeat("long.", 40) + "example/login", Lang: lang},
+		err := Write(t.Context(), &b, Page{Title: long,
+			Link: "https://" + strings.Repeat("long.", 40) + "example/login", Lang: lang},
 			[]voucher.Voucher{v})
 		if err != nil || !bytes.HasPrefix(b.Bytes(), []byte("%PDF-")) {
 			t.Errorf("%s: %v", lang, err)
 		}
 	}
-	if err := Write(&bytes.Buffer{}, Page{Lang: "xx"}, nil); err == nil || !strings.Contains(err.Error(), "de, en") {
+	if err := Write(t.Context(), &bytes.Buffer{}, Page{Lang: "xx"}, nil); err == nil ||
+		!strings.Contains(err.Error(), "de, en") {
 		t.Errorf("an unknown language: %v", err)
 	}
 }

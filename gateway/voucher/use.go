@@ -181,7 +181,7 @@ func (b *Book) Begin(login *session.Login, key session.Key, network string) erro
 	if i < 0 {
 		return err
 	}
-	if former := r.Uses[i]; !b.serves(former.Network) {
+	if former := r.Uses[i]; former.Network != network && !b.serves(former.Network) {
 		b.note(former.Session, 0, 0) // it ends, and counts, if its network comes back: see TakeUp
 	} else if !b.endUse(former, session.UserRequest) {
 		return err

@@ -220,9 +220,7 @@ func (g *gateway) showDevices(st *control.Status) {
 	if desk == nil {
 		return
 	}
-	n := desk.Stats()
-	st.Devices = map[string]uint64{"asked": n.Asked, "admitted": n.Admitted, "refused": n.Refused,
-		"undecided": n.Undecided, "ended": n.Ended, "dropped": n.Dropped}
+	st.Devices = deviceCounts(desk.Stats())
 	st.Listed = &control.Listed{}
 	if f := g.devices.file; f != nil {
 		devices, problem := f.State()

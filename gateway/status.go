@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/device"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/ident"
@@ -124,6 +125,11 @@ func pppoeCounts(n pppoe.Counts) map[string]uint64 {
 		"padi": n.PADI, "padr": n.PADR, "offer": n.Offered, "begun": n.Begun, "refused": n.Refused, "displaced": n.Displaced,
 		"throttled": n.Throttled, "malformed": n.Malformed, "stray": n.Strays, "lost": n.Lost,
 	}
+}
+
+func deviceCounts(d device.Stats) map[string]uint64 {
+	return map[string]uint64{"asked": d.Asked, "admitted": d.Admitted, "refused": d.Refused, "undecided": d.Undecided,
+		"ended": d.Ended, "dropped": d.Dropped}
 }
 
 func identCounts(i ident.Stats) map[string]uint64 {

@@ -61,6 +61,7 @@ func TestEveryCounterInStatus(t *testing.T) {
 	tellsOf(check, "radius", askedCounts)
 	tellsOf(check, "pppoe", pppoeCounts, "backed-off")
 	tellsOf(check, "ident", identCounts)
+	tellsOf(check, "devices", deviceCounts)
 	tellsOf(check, "flowlog", flowCounts)
 	tellsOf(check, "dhcp6", dhcp6Counts)
 	tellsOf(check, "router_advertisements", routerCounts)

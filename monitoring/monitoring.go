@@ -52,7 +52,7 @@ func page(title, uid, metric string, rows []row) ([]byte, error) {
 		WithVariable(dashboard.NewDatasourceVariableBuilder("source").Label("Prometheus").Type("prometheus")).
 		WithVariable(dashboard.NewQueryVariableBuilder("instance").Label("Instance").Datasource(source).
 			Query(dashboard.StringOrMap{String: &labels}).Refresh(dashboard.VariableRefreshOnTimeRangeChanged).
-			Sort(dashboard.VariableSortAlphabeticalAsc).Multi(true).IncludeAll(true).AllValue(".*"))
+			Sort(dashboard.VariableSortAlphabeticalAsc).Multi(true).IncludeAll(true))
 	for _, r := range rows {
 		b.WithRow(dashboard.NewRowBuilder(r.title))
 		for _, p := range r.panels {
@@ -71,13 +71,13 @@ func page(title, uid, metric string, rows []row) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// value shows the last value of a panel's query.
+// value shows a panel's query as of now.
 func (p panel) value() *stat.PanelBuilder {
 	b := stat.NewPanelBuilder().Title(p.title).Description(p.what).Unit(p.unit).Datasource(source).
-		Height(statHeight).Span(statWidth).GraphMode(common.BigValueGraphModeArea).ColorMode(common.BigValueColorModeNone).
+		Height(statHeight).Span(statWidth).GraphMode(common.BigValueGraphModeNone).ColorMode(common.BigValueColorModeNone).
 		ReduceOptions(common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"}))
 	for i, q := range p.all {
-		b.WithTarget(q.target(i))
+		b.WithTarget(q.target(i).Instant()) // what has ended is not shown as now
 	}
 	return b
 }

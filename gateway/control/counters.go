@@ -233,7 +233,7 @@ var Families = []Family{
 var metricNotes = map[string]string{
 	"dhcp6_leases": "`kind` is `address`, `prefix`, `registered` (made by the client itself, RFC 9686) or `declined` " +
 		"(another host has it)",
-	"delegated_prefix_preferred_until_seconds": "In the past: the provider has replaced it, and sessions go on",
+	"delegated_prefix_preferred_until_seconds": "In the past: the provider has replaced it or does not renew it, and sessions go on",
 	"ipv6_addresses": "Link-local ones among them; without `lan.address6` this metric and the next ones are left out",
 	"clients": "The state `leased` has an address and has not been shown the login page, `preauth` " +
 		"was redirected to it, `authenticated` has a session: its packets are forwarded",

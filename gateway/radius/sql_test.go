@@ -29,6 +29,7 @@ func openDatabase(t *testing.T) *database {
 	t.Helper()
 	d := &database{blocks: blocksOf(t, "../../docs/accounting.md")}
 	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "sh", "-ec", `
+mount -t tmpfs none /run
 for folder in /etc/freeradius /etc/postgresql /var/lib/postgresql /var/log/freeradius /var/log/postgresql \
 	/run/postgresql /run/freeradius; do
 	own=$1$folder
@@ -63,8 +64,8 @@ exec sleep infinity`, "sh", t.TempDir())
 	}
 	d.run(t, `chmod 755 "$(dirname /var/lib/postgresql)"
 version=$(ls /usr/lib/postgresql | sort -n | tail -1)
-pg_createcluster "$version" main --locale C.UTF-8 -- -A peer >/dev/null
-pg_ctlcluster "$version" main start`)
+pg_createcluster --start-conf manual "$version" main --locale C.UTF-8 -- -A peer >/dev/null
+pg_ctlcluster --skip-systemctl-redirect "$version" main start`)
 	return d
 }
 

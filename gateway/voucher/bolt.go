@@ -8,8 +8,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"sync"
+	"syscall"
 
 	"go.etcd.io/bbolt"
 
@@ -49,7 +52,11 @@ type waiting struct {
 var _ Store = (*file)(nil)
 
 // OpenFile opens the file at path, and creates it when it is missing.
+// It refuses a file that others than its owner, this process's user, may read or write: it has the codes.
 func OpenFile(path string) (Store, error) {
+	if err := checkSecret(path); err != nil {
+		return nil, fmt.Errorf("open the vouchers: %w", err)
+	}
 	db, err := statefile.Open(path, checkFile)
 	if err != nil {
 		return nil, fmt.Errorf("open the vouchers: %w", err)
@@ -69,6 +76,28 @@ func OpenFile(path string) (Store, error) {
 		return nil, errors.Join(fmt.Errorf("lay out the vouchers' file %s: %w", path, err), db.Close())
 	}
 	return &file{db: db}, nil
+}
+
+// checkSecret refuses a file whose codes others may know or change.
+func checkSecret(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	owner := os.Geteuid()
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		owner = int(s.Uid)
+	}
+	switch {
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("%s: others may read or write the codes (mode %04o): chmod 600 %[1]s", path, info.Mode().Perm())
+	case owner != os.Geteuid() && os.Geteuid() == 0:
+		return fmt.Errorf("%s: it belongs to user %d, who may read and write the codes: chown root %[1]s", path, owner)
+	}
+	return nil
 }
 
 // checkFormat reports why a file is not one of ours. A file without buckets is valid: gatewayd died before it created

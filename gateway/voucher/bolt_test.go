@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -72,5 +73,29 @@ func TestDamage(t *testing.T) {
 	}
 	if info, err := os.Stat(s.path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file of codes has mode %v, %v", info.Mode(), err)
+	}
+}
+
+// TestOthersMayRead: a file whose codes others may read, write or own is refused, and the error says what to do.
+func TestOthersMayRead(t *testing.T) {
+	for want, spoil := range map[string]func(path string) error{
+		"chmod 600 ":  func(path string) error { return os.Chmod(path, 0o640) },
+		"chmod 600":   func(path string) error { return os.Chmod(path, 0o602) },
+		"chown root ": func(path string) error { return os.Chown(path, 1234, 0) },
+	} {
+		if os.Geteuid() != 0 && want == "chown root " {
+			continue
+		}
+		path := filepath.Join(t.TempDir(), FileName)
+		store, err := OpenFile(path)
+		if err == nil {
+			err = errors.Join(store.Close(), spoil(path))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenFile(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the file is opened: %v, want %q", err, want)
+		}
 	}
 }

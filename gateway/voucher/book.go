@@ -145,14 +145,15 @@ func (b *Book) next(name string) (*batch, error) {
 	if one.first > maxVouchers {
 		return nil, ErrFull
 	}
-	taken := func(name string) bool {
-		return slices.ContainsFunc(b.batches, func(o *batch) bool { return o.Name == name })
+	taken := map[string]bool{}
+	for _, o := range b.batches {
+		taken[o.Name] = true
 	}
-	if name != "" && taken(name) {
+	if taken[name] {
 		return nil, ErrTaken
 	}
-	for n := len(b.batches) + 1; one.Name == ""; n++ {
-		if !taken(strconv.Itoa(n)) {
+	for n := 1; one.Name == ""; n++ {
+		if !taken[strconv.Itoa(n)] {
 			one.Name = strconv.Itoa(n)
 		}
 	}

@@ -236,7 +236,7 @@ func TestBatches(t *testing.T) {
 	}
 	var names []string
 	if err := s.Each1("", func(v Voucher) { names = append(names, v.Name) }); err != nil || len(names) != 6 ||
-		names[1] != "1-2" || names[2] != "lobby-1" || names[4] != "3-1" {
+		names[1] != "1-2" || names[2] != "lobby-1" || names[4] != "2-1" {
 		t.Errorf("vouchers %v, %v", names, err)
 	}
 	for _, name := range []string{"lobby-17", "Lobby", "a b", "-a", "a/b", "lobby-"} {

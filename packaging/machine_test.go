@@ -66,23 +66,28 @@ func newMachine(t *testing.T) *machine {
 	out, err := exec.Command("../.ci/tree").Output()
 	must(t, err)
 	m.tree = strings.TrimSpace(string(out))
+	m.groups()
+	m.boot("systemctl is-system-running --wait || [ $(systemctl is-system-running) = degraded ]")
 	t.Cleanup(func() {
 		m.off()
-		exec.Command("unshare", "--mount", "sh", "-c", `mount -t cgroup2 cgroup2 "$0/cgroup" &&
-			find "$0/cgroup/$1" -depth -type d -exec rmdir {} +`, m.dir, m.group()).Run()
+		removeGroup(t, m.dir+"/cgroup/"+m.group())
 	})
-	m.boot()
+	for _, knob := range []string{"fs/file-max", "kernel/pid_max"} { // they are the whole host's
+		if out, err := m.try("true >/proc/sys/" + knob); err == nil || !strings.Contains(out, "Read-only") {
+			t.Errorf("the machine can set %s: %v %s", knob, err, out)
+		}
+	}
 	return m
 }
 
-func (m *machine) group() string { return fmt.Sprint("gateweigh-packages-", os.Getpid()) }
-
-// boot starts the machine, and returns once systemd has started all.
-func (m *machine) boot() {
+// boot starts the machine, and returns once a script succeeds there.
+func (m *machine) boot(started string) {
 	m.t.Helper()
 	m.cmd = exec.Command("testdata/boot", m.tree, m.dir, m.group())
-	var out bytes.Buffer
-	m.cmd.Stdout, m.cmd.Stderr = &out, &out
+	console, err := os.Create(m.dir + "/console") // a file: the machine's processes write it while this one reads
+	must(m.t, err)
+	defer console.Close()
+	m.cmd.Stdout, m.cmd.Stderr = console, console
 	must(m.t, m.space.Start(m.cmd))
 	netnstest.Await(m.t, "the machine boots", func() error {
 		pid := fmt.Sprint(m.cmd.Process.Pid)
@@ -90,20 +95,22 @@ func (m *machine) boot() {
 		if m.pid = strings.TrimSpace(string(child)); err == nil && m.pid == "" {
 			err = errors.New("it has no process 1")
 		}
-		if out.Len() > 0 {
-			m.t.Fatalf("the machine does not boot: %s", out.String())
+		if out, _ := os.ReadFile(console.Name()); len(out) > 0 {
+			m.t.Fatalf("the machine does not boot: %s", out)
 		}
 		if err == nil {
-			_, err = m.try("systemctl is-system-running --wait || [ $(systemctl is-system-running) = degraded ]")
+			_, err = m.try(started)
 		}
 		return err
 	})
 }
 
-// off cuts the machine's power.
+// off cuts the machine's power, and returns once its processes have ended.
 func (m *machine) off() {
+	m.t.Helper()
 	m.cmd.Process.Kill()
 	m.cmd.Wait()
+	m.awaitEmpty()
 }
 
 // try runs a script on the machine.

@@ -164,6 +164,7 @@ func voucherCreateCommand(place *voucherPlace) *cobra.Command {
 
 // create makes a batch and prints its codes.
 func (p *voucherPlace) create(ctx context.Context, req control.VouchersRequest) error {
+	p.warnUnused()
 	var all []voucher.Voucher
 	err := p.with(ctx, func(v *vouchers) (err error) {
 		all, err = v.Create(req.Batch, req.Count, req.Terms)
@@ -182,6 +183,17 @@ func (p *voucherPlace) create(ctx context.Context, req control.VouchersRequest) 
 		}
 	}
 	return nil
+}
+
+// warnUnused says that no network of the configuration takes vouchers. Without a readable configuration it says
+// nothing.
+func (p *voucherPlace) warnUnused() {
+	cfg, bad := config.Load(p.file)
+	takes := func(n *config.Config) bool { return n.Auth.Has(config.MethodVoucher) }
+	if bad != nil || slices.ContainsFunc(cfg.All(), takes) {
+		return
+	}
+	fmt.Fprintf(os.Stderr, "warning: no portal takes vouchers: add \"voucher\" to auth.methods in %s\n", p.file)
 }
 
 // uncertain is the error where gatewayd's answer about a new batch broke off.
@@ -247,7 +259,7 @@ func (v voucherTerms) read(terms *voucher.Terms, now time.Time) error {
 	day, err := time.ParseInLocation("2006-01-02", v.until, time.Local)
 	if terms.Until = day.AddDate(0, 0, 1); err != nil {
 		if terms.Until, err = parseTime("until", v.until); err != nil {
-			return err
+			return fmt.Errorf("%w, or a date such as 2026-12-31", err)
 		}
 	}
 	if !terms.Until.After(now) {
@@ -258,7 +270,7 @@ func (v voucherTerms) read(terms *voucher.Terms, now time.Time) error {
 
 // parseLength reads a duration of at least a second, such as "90m", "24h" or "7d".
 func parseLength(s string) (time.Duration, error) {
-	bad := errors.New("must be a duration such as 90m, 24h or 7d, at least 1s")
+	bad := errors.New("must be a duration such as 90m, 24h or 7d, from 1s to 3650d")
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.Atoi(days)
 		if err != nil || n < 1 || n > 3650 {
@@ -267,7 +279,7 @@ func parseLength(s string) (time.Duration, error) {
 		return time.Duration(n) * 24 * time.Hour, nil
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil || d < time.Second {
+	if err != nil || d < time.Second || d > 3650*24*time.Hour {
 		return 0, bad
 	}
 	return d, nil

@@ -41,6 +41,7 @@ func voucherPrintCommand(place *voucherPlace) *cobra.Command {
 			if page.Title, page.Link, err = portalOf(place.file, network, title, link); err != nil {
 				return &exitError{exitUsage, err}
 			}
+			place.warnUnused()
 			list, err := place.list(cmd.Context(), args[0])
 			if err != nil {
 				return err

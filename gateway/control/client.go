@@ -192,7 +192,8 @@ func (c *Client) open(ctx context.Context, method, path string, req any) (io.Rea
 		return nil, errors.Unwrap(err) // without the URL
 	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
 		// The daemon also refuses a request by closing the connection while the client still writes.
-		return nil, fmt.Errorf("gatewayd has broken the connection off: it is ending, or has too many; try again (%w)", ErrUncertain)
+		return nil, fmt.Errorf("gatewayd has broken the connection off: it is ending, or has too many; try again (%w)",
+			ErrUncertain)
 	case err != nil:
 		return nil, fmt.Errorf("asking gatewayd: %w: %w", ErrUncertain, err)
 	}

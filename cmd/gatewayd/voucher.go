@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/voucher"
+	"github.com/gateweigh/gateweigh/quote"
 )
 
 // voucherPlace is where the commands find vouchers: a daemon, or the file in state_dir where none has it.
@@ -74,7 +76,12 @@ func (p *voucherPlace) open(ctx context.Context) (*vouchers, error) {
 	}
 	book, err := voucher.Open(cfg.StateDir, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{
 		Level: slog.LevelWarn})))
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
+		return nil, fmt.Errorf("%w: no daemon answers, and only root reads the file: sudo %s", err, quote.Command(os.Args...))
+	case errors.Is(err, voucher.ErrDamaged):
+		return nil, fmt.Errorf("%w: put a copy of it back, or start gatewayd, which sets it aside and begins a new one", err)
+	case err != nil:
 		return nil, err
 	}
 	return &vouchers{book, book.Close, true}, nil

@@ -50,6 +50,9 @@ func voucherPrintCommand(place *voucherPlace) *cobra.Command {
 			if len(list) == 0 {
 				return fmt.Errorf("no voucher of %s is new: --all prints those that were used too", args[0])
 			}
+			if lacking := sheet.Lacking(page.Title, list[0].Terms.Note); len(lacking) > 0 {
+				fmt.Fprintf(os.Stderr, "warning: the sheet's font lacks %q: each is printed as \"?\"\n", string(lacking))
+			}
 			return writeSheet(cmd.Context(), output, page, list)
 		},
 	}

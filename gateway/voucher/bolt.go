@@ -278,3 +278,6 @@ func write(tx *bbolt.Tx, c Change) error {
 
 // Close implements Store.
 func (f *file) Close() error { return f.db.Close() }
+
+// ErrDamaged means that a file is damaged.
+var ErrDamaged = statefile.ErrDamaged

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/image/font/gofont/gobold"
 	"golang.org/x/image/font/gofont/gomonobold"
 	"golang.org/x/image/font/gofont/goregular"
+	"golang.org/x/image/font/sfnt"
 
 	"github.com/gateweigh/gateweigh/gateway/voucher"
 )
@@ -82,6 +84,21 @@ func Write(ctx context.Context, w io.Writer, page Page, vouchers []voucher.Vouch
 	}
 	_, err := s.pdf.WriteTo(untilEnd{ctx, w})
 	return err
+}
+
+// Lacking returns the characters of texts that the sheet's font does not have, each once. "?" is printed for them.
+func Lacking(texts ...string) (all []rune) {
+	font, err := sfnt.Parse(goregular.TTF)
+	if err != nil {
+		return nil
+	}
+	var b sfnt.Buffer
+	for _, r := range strings.Join(texts, "") {
+		if i, err := font.GlyphIndex(&b, r); (err != nil || i == 0) && !slices.Contains(all, r) {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // untilEnd is a writer until a context ends.

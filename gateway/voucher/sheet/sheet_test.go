@@ -104,3 +104,10 @@ func run(t *testing.T, name string, args ...string) string {
 	}
 	return string(out)
 }
+
+// TestLacking: characters that the font lacks are named, each once.
+func TestLacking(t *testing.T) {
+	if got := string(Lacking("Hôtel Köln, Ελλάδα, Привет", "ホテル ホ")); got != "ホテル" {
+		t.Errorf("the font lacks %q", got)
+	}
+}

@@ -46,6 +46,7 @@ var source = common.DataSourceRef{Type: new("prometheus"), Uid: new("${source}")
 // page makes a dashboard. metric is one that each target has, from which the reader chooses the targets.
 func page(title, uid, metric string, rows []row) ([]byte, error) {
 	labels := fmt.Sprintf("label_values(%s, instance)", metric)
+	//lint:ignore SA1019 the form that replaces it needs Grafana 12
 	b := dashboard.NewDashboardBuilder(title).Uid(uid).Tags([]string{"gateweigh"}).
 		Readonly().Refresh("30s").Time("now-6h", "now").Timezone(common.TimeZoneBrowser).
 		Tooltip(dashboard.DashboardCursorSyncCrosshair).

@@ -3,6 +3,7 @@ package prometheustest
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,9 +68,9 @@ scrape_configs:
 
 // Ask returns the number of series of a query's answer.
 func (s *Server) Ask(query string) (series int, err error) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(network, _ string) (c net.Conn,
-		err error) {
-		s.run(func() { c, err = net.Dial(network, s.address) })
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network,
+		_ string) (c net.Conn, err error) {
+		s.run(func() { c, err = (&net.Dialer{}).DialContext(ctx, network, s.address) })
 		return c, err
 	}}}
 	answer, err := client.Get("http://" + s.address + "/api/v1/query?query=" + url.QueryEscape(query))

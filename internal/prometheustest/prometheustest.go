@@ -68,11 +68,11 @@ scrape_configs:
 
 // Ask returns the number of series of a query's answer.
 func (s *Server) Ask(query string) (series int, err error) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network,
-		_ string) (c net.Conn, err error) {
+	dial := func(ctx context.Context, network, _ string) (c net.Conn, err error) {
 		s.run(func() { c, err = (&net.Dialer{}).DialContext(ctx, network, s.address) })
 		return c, err
-	}}}
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
 	answer, err := client.Get("http://" + s.address + "/api/v1/query?query=" + url.QueryEscape(query))
 	if err != nil {
 		return 0, err

@@ -189,8 +189,9 @@ func offerThrice(t *testing.T, w *World, f *Flow, offered *bucket) {
 }
 
 // ratesHold offers three times a client's rate, upward or downward, and compares what passes with a token bucket that
-// starts full. On a busy machine a path may stand still for longer than its burst, and passes less than the bucket:
-// then it tries again.
+// starts full. On a busy machine a path may stand still for longer than its burst, and passes less than the bucket. Or
+// packets wait in it until its bucket is fuller than this one was when they were sent, and it passes more. Then it
+// tries again.
 func ratesHold(t *testing.T, w *World, upward bool) {
 	l := datapath.Limits{UpBps: *rateBps}
 	f, idle := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -205,12 +206,10 @@ func ratesHold(t *testing.T, w *World, upward bool) {
 		offerThrice(t, w, f, &offered)
 		got, want := float64((f.Came()-before)*rateBytes), offered.passed-passed
 		t.Logf("%.0f bytes passed; a token bucket lets %.0f pass", got, want)
-		if holds = got >= 0.97*want; got > 1.03*want {
-			t.Error("more passes than a token bucket lets pass")
-		}
+		holds = got >= 0.97*want && got <= 1.03*want
 	}
 	if !holds {
-		t.Error("less passes than a token bucket lets pass")
+		t.Error("each time less or more passes than a token bucket lets pass")
 	}
 	c := w.Counters(t, w.Alice.Addr)
 	if c.DroppedPackets == 0 || c.DroppedPackets+f.Came() > f.Sent() {

@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 export CGO_ENABLED := 0
-# One form of each package, for programs, tests and checks: compiling takes a tenth of CI's time.
+# One form of each package for programs, tests and checks, so that each is compiled once.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
 # ./... leaves out folders that begin with a dot.

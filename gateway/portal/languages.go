@@ -32,7 +32,7 @@ func languageOf(file string) string {
 // readLanguages returns the built-in languages, with those of the files in dir in their place and behind them.
 // dir may be empty: none.
 func readLanguages(dir string) ([]*Texts, error) {
-	all := slices.Clone(builtInTexts)
+	all := slices.Clone(builtInTexts())
 	if dir == "" {
 		return all, nil
 	}
@@ -46,7 +46,7 @@ func readLanguages(dir string) ([]*Texts, error) {
 			continue
 		}
 		index := slices.IndexFunc(all, func(t *Texts) bool { return t.Lang == lang })
-		base := *english
+		base := *all[0]
 		if index >= 0 {
 			base = *all[index]
 		}
@@ -71,6 +71,11 @@ func readTexts(path string, base Texts) (*Texts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the portal's texts: %w", err)
 	}
+	return parseTexts(path, data, base)
+}
+
+// parseTexts parses the content of a file of texts. path is only for errors.
+func parseTexts(path string, data []byte, base Texts) (*Texts, error) {
 	t := base
 	md, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&t)
 	var bad toml.ParseError
@@ -105,19 +110,16 @@ func textNames() (names []string) {
 // it makes if it is missing. Unless force, nothing is written where one of the files exists. It returns their paths.
 func WriteTemplates(dir string, force bool) (paths []string, err error) {
 	files := map[string][]byte{}
-	for _, name := range slices.Concat(pageFiles, sharedFiles) {
+	names := slices.Concat(pageFiles, sharedFiles)
+	for _, t := range builtInTexts() {
+		names = append(names, "texts."+t.Lang+".toml")
+	}
+	for _, name := range names {
 		text, err := readPart("", name)
 		if err != nil {
 			return nil, err
 		}
 		files[name] = []byte(text)
-	}
-	for _, t := range builtInTexts {
-		var b bytes.Buffer
-		if err := toml.NewEncoder(&b).Encode(t); err != nil {
-			return nil, fmt.Errorf("encoding the texts in %s: %w", t.Lang, err)
-		}
-		files["texts."+t.Lang+".toml"] = b.Bytes()
 	}
 	for name := range files {
 		paths = append(paths, filepath.Join(dir, name))

@@ -20,7 +20,7 @@ import (
 func TestTemplatesAreWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pages")
 	paths, err := WriteTemplates(dir, false)
-	if err != nil || len(paths) != len(pageFiles)+len(sharedFiles)+len(builtInTexts) {
+	if err != nil || len(paths) != len(pageFiles)+len(sharedFiles)+len(builtInTexts()) {
 		t.Fatalf("%v, %v", paths, err)
 	}
 	if _, err := WriteTemplates(dir, false); err == nil || !strings.Contains(err.Error(), "exists already") {

@@ -238,14 +238,14 @@ func TestNobodyCanDecide(t *testing.T) {
 	}
 	w.users.answers(nil, nil)
 	w.table.fails(errors.New("disk full"))
-	for _, texts := range builtInTexts {
+	for _, texts := range builtInTexts() {
 		in := func(r *http.Request) { r.Header.Set("Accept-Language", texts.Lang) }
 		r := request(t, clientA, base+"/login", loginForm(t, clientA, goodUser, goodPassword), in)
 		if r.StatusCode != 503 || r.Header.Get("Retry-After") == "" || !strings.Contains(r.body, texts.FaultText) {
 			t.Errorf("when the table cannot: %s\n%s", r.Status, r.main())
 		}
 	}
-	if got := w.Stats(); got.Unavailable != 1 || got.Failed != uint64(len(builtInTexts)) || got.Logins != 0 {
+	if got := w.Stats(); got.Unavailable != 1 || got.Failed != uint64(len(builtInTexts())) || got.Logins != 0 {
 		t.Errorf("Stats() = %+v", got)
 	}
 }

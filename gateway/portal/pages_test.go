@@ -93,7 +93,7 @@ func TestTextsFor(t *testing.T) {
 		"de;q=0": "en", "de;q=nan": "en", "de;q=9": "en", "de;q=-1": "en", "de;q=": "en", "de;level=1": "de", ",,;,de": "de",
 		strings.Repeat("fr,", maxLanguages) + "de": "en",
 	} {
-		if got := textsFor(accept, builtInTexts).Lang; got != want {
+		if got := textsFor(accept, builtInTexts()).Lang; got != want {
 			t.Errorf("textsFor(%.40q) = %s, want %s", accept, got, want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestTextsFor(t *testing.T) {
 func FuzzTextsFor(f *testing.F) {
 	f.Add("de-AT,de;q=0.9,en;q=0.5")
 	f.Fuzz(func(t *testing.T, accept string) {
-		got := textsFor(accept, builtInTexts)
+		got := textsFor(accept, builtInTexts())
 		if got != english && !strings.Contains(strings.ToLower(accept), got.Lang) {
 			t.Errorf("textsFor(%q) = %s, which was not asked for", accept, got.Lang)
 		}
@@ -111,7 +111,8 @@ func FuzzTextsFor(f *testing.F) {
 
 // TestTextsAreComplete: every language has all texts, with matching formats.
 func TestTextsAreComplete(t *testing.T) {
-	for _, texts := range builtInTexts {
+	for _, texts := range builtInTexts() {
+		texts = mustParse("texts."+texts.Lang+".toml", Texts{}) // without English texts in place of those that lack
 		v := reflect.ValueOf(*texts)
 		for i := range v.NumField() {
 			if v.Field(i).String() == "" {
@@ -276,7 +277,7 @@ func TestHostNames(t *testing.T) {
 // the token is excluded.
 func TestFormPages(t *testing.T) {
 	w := start(t, Config{Terms: "One.\n\nTwo."})
-	for _, lang := range builtInTexts {
+	for _, lang := range builtInTexts() {
 		if w.forms[lang] == nil {
 			t.Errorf("no page is kept for %s", lang.Lang)
 		}

@@ -3,14 +3,17 @@ package portal
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
+	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Texts are all texts of the pages in one language.
+// Texts are all texts of the pages in one language, as in web/texts.en.toml.
 type Texts struct {
 	Lang    string // BCP 47
 	Decimal string // decimal separator, as in "12.3"
@@ -45,96 +48,36 @@ type Texts struct {
 	SentUp, ReceivedUp, VolumeUp string // which quota is used up
 }
 
-// builtInTexts are the languages that need no file; the first is the default.
-var builtInTexts = []*Texts{english, german}
+// defaultLanguage is that of clients who prefer none that there is.
+const defaultLanguage = "en"
 
-var english = &Texts{
-	Lang: "en", Decimal: ".", Days: "days",
-	SignIn: "Sign in", SignOut: "Sign out", Connect: "Accept and connect",
-	User: "User name", Password: "Password", Terms: "Terms of use",
-	Or: "or", AcceptText: "By connecting you accept the terms of use.",
-	Incomplete:    "Please enter your user name and your password.",
-	WrongPassword: "User name or password is wrong.",
-	Wait:          "Too many attempts. Please wait %d s and try again.",
-	Remember:      "Keep this device signed in for %d days",
-	Devices:       "You are signed in with as many devices as allowed. Sign out on another device first.",
-	Unfit:         "Your details are right, but this account cannot be used in this network. Please ask the operator.",
-	MoreAsked:     "This account needs more than a password, which this page cannot ask for. Please ask the operator.",
-	OldForm:       "This page had been open for too long. Please try again.",
-	LoggedOut:     "You have signed out.",
-	Online:        "You are online", OnlineText: "You can close this page.",
-	TimeLeft: "Time left", Elapsed: "Connected for",
-	Sent: "Sent", Received: "Received", DataLeft: "Data left",
-	Continue: "Continue to", Refresh: "Refresh", SignOutText: "You will be disconnected from the Internet.",
-	Unknown: "Device not known",
-	UnknownText: "Your device has no address of this network. Disconnect from the network, connect again and open " +
-		"this page once more.",
-	Unavailable: "Not possible right now",
-	UnavailableText: "The sign-in service does not answer. Your details have not been checked. Please try again in a " +
-		"moment.",
-	FaultText: "This network cannot do that at the moment, through no fault of yours. " +
-		"Please try again later, or ask the operator.",
-	NotFound: "Page not found", NotFoundText: "There is no such page here.",
-	Stay: "Stay connected", Back: "To the start page",
-	ConfirmText: "You signed in with another browser. Enter your user name to sign out.",
-	OtherUser:   "You are not signed in with this user name.",
-	Voucher:     "Voucher code", UseVoucher: "Use voucher",
-	NoCode:         "Please enter the code of your voucher.",
-	WrongCode:      "This voucher code is wrong. Please compare it with your voucher.",
-	VoucherExpired: "This voucher has expired.", VoucherUsedUp: "This voucher is used up.",
-	VoucherRevoked:  "This voucher was withdrawn by the network's operator.",
-	ConfirmCodeText: "You signed in with another browser. Enter the code of your voucher to sign out.",
-	TimeUp:          "Your time is used up.",
-	Silent:          "You were signed out because your device was silent for a long time.",
-	Ended:           "Your connection was ended by the network's operator.",
-	SentUp:          "You have sent as much data as allowed.", ReceivedUp: "You have received as much data as allowed.",
-	VolumeUp: "Your data volume is used up.",
-}
+// builtInTexts returns the languages that need no file in an operator's folder, the default first. Their texts are in
+// web/texts.LANGUAGE.toml.
+var builtInTexts = sync.OnceValue(func() []*Texts {
+	all := []*Texts{mustParse("texts."+defaultLanguage+".toml", Texts{})}
+	names, err := fs.Glob(builtIn, "web/texts.*.toml") // in the order of their names
+	if err != nil {
+		panic(err) // the pattern is right
+	}
+	for _, name := range names {
+		if name = path.Base(name); languageOf(name) != defaultLanguage {
+			all = append(all, mustParse(name, *all[0]))
+		}
+	}
+	return all
+})
 
-var german = &Texts{
-	Lang: "de", Decimal: ",", Days: "Tage",
-	SignIn: "Anmelden", SignOut: "Abmelden", Connect: "Zustimmen und verbinden",
-	User: "Benutzername", Password: "Passwort", Terms: "Nutzungsbedingungen",
-	Or: "oder", AcceptText: "Mit dem Verbinden stimmen Sie den Nutzungsbedingungen zu.",
-	Incomplete:    "Bitte geben Sie Benutzername und Passwort ein.",
-	WrongPassword: "Benutzername oder Passwort ist falsch.",
-	Wait:          "Zu viele Versuche. Bitte warten Sie %d s und versuchen Sie es erneut.",
-	Remember:      "Dieses Gerät %d Tage lang angemeldet lassen",
-	Devices: "Sie sind mit so vielen Geräten angemeldet wie erlaubt. Melden Sie sich zuerst auf einem anderen " +
-		"Gerät ab.",
-	Unfit: "Ihre Angaben stimmen, aber dieses Konto kann in diesem Netz nicht verwendet werden. Bitte wenden " +
-		"Sie sich an den Betreiber.",
-	MoreAsked: "Dieses Konto verlangt mehr als ein Passwort, wonach diese Seite nicht fragen kann. Bitte wenden Sie " +
-		"sich an den Betreiber.",
-	OldForm:   "Diese Seite war zu lange geöffnet. Bitte versuchen Sie es noch einmal.",
-	LoggedOut: "Sie haben sich abgemeldet.",
-	Online:    "Sie sind online", OnlineText: "Sie können diese Seite schließen.",
-	TimeLeft: "Verbleibende Zeit", Elapsed: "Verbunden seit",
-	Sent: "Gesendet", Received: "Empfangen", DataLeft: "Verbleibende Daten",
-	Continue: "Weiter zu", Refresh: "Aktualisieren", SignOutText: "Ihre Verbindung zum Internet wird getrennt.",
-	Unknown: "Unbekanntes Gerät",
-	UnknownText: "Ihr Gerät hat keine Adresse dieses Netzes. Trennen Sie die Verbindung zum Netz, verbinden Sie " +
-		"sich neu und öffnen Sie diese Seite noch einmal.",
-	Unavailable: "Zurzeit nicht möglich",
-	UnavailableText: "Der Anmeldedienst antwortet nicht. Ihre Angaben wurden nicht geprüft. Bitte versuchen Sie es " +
-		"gleich noch einmal.",
-	FaultText: "Das ist in diesem Netz zurzeit nicht möglich. Es liegt nicht an Ihnen. " +
-		"Bitte versuchen Sie es später noch einmal, oder wenden Sie sich an den Betreiber.",
-	NotFound: "Seite nicht gefunden", NotFoundText: "Diese Seite gibt es hier nicht.",
-	Stay: "Verbunden bleiben", Back: "Zur Startseite",
-	ConfirmText: "Dieser Browser hat Sie nicht angemeldet. Geben Sie zum Abmelden Ihren Benutzernamen ein.",
-	OtherUser:   "Mit diesem Benutzernamen sind Sie hier nicht angemeldet.",
-	Voucher:     "Zugangscode", UseVoucher: "Code einlösen",
-	NoCode:         "Bitte geben Sie den Code Ihres Vouchers ein.",
-	WrongCode:      "Dieser Zugangscode ist falsch. Bitte vergleichen Sie ihn mit Ihrem Voucher.",
-	VoucherExpired: "Dieser Voucher ist abgelaufen.", VoucherUsedUp: "Dieser Voucher ist aufgebraucht.",
-	VoucherRevoked:  "Dieser Voucher wurde vom Betreiber des Netzes zurückgezogen.",
-	ConfirmCodeText: "Dieser Browser hat Sie nicht angemeldet. Geben Sie zum Abmelden den Code Ihres Vouchers ein.",
-	TimeUp:          "Ihre Zeit ist aufgebraucht.",
-	Silent:          "Sie wurden abgemeldet, weil Ihr Gerät lange nichts gesendet hat.",
-	Ended:           "Der Betreiber des Netzes hat Ihre Verbindung beendet.",
-	SentUp:          "Sie haben so viele Daten gesendet wie erlaubt.",
-	ReceivedUp:      "Sie haben so viele Daten empfangen wie erlaubt.", VolumeUp: "Ihr Datenvolumen ist aufgebraucht.",
+// mustParse reads a built-in file of texts. Texts that it lacks are taken from base.
+func mustParse(name string, base Texts) *Texts {
+	data, err := builtIn.ReadFile("web/" + name)
+	if err == nil {
+		base.Lang = languageOf(name)
+		var t *Texts
+		if t, err = parseTexts(name, data, base); err == nil {
+			return t
+		}
+	}
+	panic(err) // tests read all files
 }
 
 // maxLanguages bounds how many of a client's languages are considered.

@@ -25,6 +25,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
+// english and german are built-in texts.
+var english, german = builtInTexts()[0], textsFor("de", builtInTexts())
+
 // table is a table of clients in memory, as far as the portal uses it.
 type table struct {
 	mu        sync.Mutex

@@ -47,6 +47,15 @@ type Page struct {
 	WrongCode    bool        // `login.html`: the code was wrong
 	Script       template.JS // `login.html`: puts the code of a QR code into the field `id="code"`; may be left out
 	ClickThrough bool        // `login.html`: there is one by a click; the form posts `method=click` to `/login`
+	// `login.html`: what the form of the click asks. Each is sent as its `.Name`, and shown with `.Label`, `.Value` as
+	// typed before, `.Required`, `.Wrong`, and the input's `.Type`, `.Max` (characters) and `.Autocomplete`
+	Fields []FieldOfPage
+	// `login.html`: the version of the terms, which the form of the click sends as `accept`, from a checkbox if `.Box`
+	Accept      string
+	Box         bool         // `login.html`: the terms must be accepted by a checkbox of its own
+	Accepted    bool         // `login.html`: the checkbox was checked before
+	NotAccepted bool         // `login.html`: it must be, and was not
+	Today       *TodayOfPage // `login.html`, `status.html`: what is left of a day; nil: nothing is limited by the day
 	// `login.html`: the text of a box for the wish that the device need not log in again; empty: there is none. The
 	// form sends `remember=1` where it is checked
 	Remember  string
@@ -61,6 +70,7 @@ type Page struct {
 	// the user's name as `username`
 	Confirm     bool
 	ConfirmCode bool // `status.html`, `logout.html`: as `username` the form must send the voucher's code
+	ConfirmRoom bool // `status.html`, `logout.html`: as `username` the form must send the room number
 
 	Text string // `error.html`: what went wrong
 }
@@ -193,6 +203,10 @@ func samplePage(t *Texts, full bool) *Page {
 			[]string{"t"}
 		p.Remember, p.Remembers = "r", true
 		p.Status = &Status{"u", "e", "t", "s", "r", "d"}
+		p.Fields = []FieldOfPage{{Name: "room", Label: "l", Value: "v", Required: true, Wrong: true, Type: "text", Max: 9,
+			Autocomplete: "off"}, {Name: "email"}}
+		p.Accept, p.Box, p.Accepted, p.NotAccepted, p.ConfirmRoom = "a", true, true, true, true
+		p.Today = &TodayOfPage{"t", "d", "a", true}
 	}
 	return p
 }

@@ -43,6 +43,13 @@ type Texts struct {
 	VoucherExpired, VoucherUsedUp, VoucherRevoked string
 	ConfirmCodeText                               string
 
+	// By a click: what is asked, and so much a day.
+	AcceptBox, NotAccepted                string
+	Name, LastName, Room, Email, Optional string
+	CheckFields, WrongRoom                string // WrongRoom: the list does not have the room, or another last name
+	LeftToday, UsedToday, Again           string // Again: before the time at which the day's allowance begins again
+	ConfirmRoomText                       string
+
 	// How the session before ended, on the login page.
 	TimeUp, Silent, Ended        string
 	SentUp, ReceivedUp, VolumeUp string // which quota is used up

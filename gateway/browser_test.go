@@ -101,6 +101,12 @@ func (p *person) expectPage(t *testing.T, page string, texts ...string) {
 // milano is the configuration of a café with a RADIUS server, and further keys after those of [lan].
 func milano(t *testing.T, dir, secret, keys string) *config.Config {
 	t.Helper()
+	return milanoWithout(t, dir, secret, keys+"\n[portal]\ntitle = \"Café Milano\"\n")
+}
+
+// milanoWithout is milano without the pages' title.
+func milanoWithout(t *testing.T, dir, secret, keys string) *config.Config {
+	t.Helper()
 	cfg, err := config.Parse(filepath.Join(dir, "gatewayd.toml"), fmt.Appendf(nil, `
 state_dir = "%[1]s/state"
 run_dir = "%[1]s"
@@ -112,8 +118,6 @@ address = "10.1.0.1/24"
 interface = "wan0"
 [dns]
 upstreams = ["%[2]s"]
-[portal]
-title = "Café Milano"
 [auth]
 methods = ["radius"]
 [radius]

@@ -11,6 +11,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(internetEnv) != "" {
 		serveInternet()
 	}
+	if secret := os.Getenv(elsewhereEnv); secret != "" {
+		serveElsewhere(secret)
+	}
 	if link := os.Getenv(framesEnv); link != "" {
 		sendFrames(link)
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/access"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
@@ -142,6 +143,7 @@ func CheckFiles(cfg *config.Config) []Finding {
 	s.retransmissions()
 	s.devices()
 	s.redundant()
+	s.uam()
 	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	sources, accounts, err := g.authenticator()
 	s.refuse(err)
@@ -158,7 +160,7 @@ func CheckFiles(cfg *config.Config) []Finding {
 				"prints the hash)", cfg.Users.File, name)
 	}
 	if cfg.Portal.Enabled {
-		_, err = portal.New(g.portalConfig(make([]byte, keySize)), limitDefaults{nil, g, false}, sources)
+		_, err = g.newPortal(make([]byte, keySize), limitDefaults{nil, g, false}, sources)
 		s.refuse(err)
 	}
 	return s.findings
@@ -178,8 +180,17 @@ func (g *gateway) openPortal() (err error) {
 		return err
 	}
 	g.users = accounts
-	g.portal, err = portal.New(g.portalConfig(key), limitDefaults{g.table, g, false}, sources)
+	g.portal, err = g.newPortal(key, limitDefaults{g.table, g, false}, sources)
 	return err
+}
+
+// newPortal makes the portal, and what speaks with one elsewhere.
+func (g *gateway) newPortal(key []byte, sessions limitDefaults, sources access.Sources) (p *portal.Portal, err error) {
+	cfg := g.portalConfig(key)
+	if cfg.Elsewhere, err = g.elsewhere(cfg, sessions, sources); err != nil {
+		return nil, err
+	}
+	return portal.New(cfg, sessions, sources)
 }
 
 func (g *gateway) portalConfig(key []byte) portal.Config {

@@ -46,12 +46,14 @@ func (s Sources) order(c session.Credentials) []Source {
 }
 
 // Authenticate returns the login of the first source that accepts the password. It chooses the session's ID beforehand,
-// because servers get it with the question. If all sources reject the login, the error has the message of the last one
-// that gave a message. If a source could not decide, its error is returned even though others rejected the login, so
-// that the user is not told that the password is wrong.
+// unless the caller did, because servers get it with the question. If all sources reject the login, the error has the
+// message of the last one that gave a message. If a source could not decide, its error is returned even though others
+// rejected the login, so that the user is not told that the password is wrong.
 func (s Sources) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
 	var undecided, rejection error
-	c.SessionID = session.NewID()
+	if c.SessionID == "" {
+		c.SessionID = session.NewID()
+	}
 	for _, source := range s.order(c) {
 		login, err := source.Authenticate(ctx, c)
 		if err == nil {

@@ -40,6 +40,7 @@ func (c *Config) check() strict.Problems {
 	k.checkDNS()
 	k.checkNAT()
 	k.checkPortal()
+	k.checkUAM()
 	k.checkPPPoE()
 	k.checkIdent()
 	k.checkLogin()
@@ -173,7 +174,7 @@ func (k *checker) checkPortal() {
 	if !p.Enabled {
 		k.refuseUnused("portal.enabled is false", "portal.port", "portal.port_80", "portal.name", "portal.tls_port",
 			"portal.tls_cert", "portal.tls_key",
-			"portal.templates", "portal.title", "portal.success_url")
+			"portal.templates", "portal.title", "portal.success_url", "portal.wispr")
 		return
 	}
 	switch {

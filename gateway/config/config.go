@@ -90,6 +90,7 @@ type Config struct {
 	NAT      NAT
 	Garden   Garden
 	Portal   Portal
+	UAM      UAM
 	PPPoE    PPPoE
 	Ident    Ident
 	Auth     Auth
@@ -230,6 +231,7 @@ type Portal struct {
 	Title      string
 	SuccessURL string // page after login; empty: the requested page
 	Terms      string // shown to click-through clients
+	WISPr      bool   // smart clients may log in
 }
 
 // PPPoE is the configuration of the access concentrator.

@@ -166,6 +166,7 @@ func (k *checker) openFiles() {
 			k.report(s.table+".secret", "everyone can read this file: chmod o-r %s, or use secret_file", k.File)
 		}
 	}
+	k.openUAMSecret()
 	if k.Devices.PasswordFile != "" {
 		k.Devices.Password = k.secretIn("devices.password_file", k.Devices.PasswordFile)
 	} else if k.Devices.Password != "" && isPublic(k.File) {
@@ -264,12 +265,13 @@ func (c *Config) complete() {
 			s.AcctAddress = netip.AddrPortFrom(s.Address.Addr(), s.Address.Port()+1)
 		}
 	}
+	c.completeUAM()
 	if c.FlowLog.Folder == "" {
 		c.FlowLog.Folder = filepath.Join(c.StateDir, "flows")
 	}
 	for _, path := range []*string{
 		&c.RADIUS.Primary.SecretFile, &c.RADIUS.Secondary.SecretFile, &c.Users.File,
-		&c.Devices.File, &c.Devices.PasswordFile,
+		&c.Devices.File, &c.Devices.PasswordFile, &c.UAM.SecretFile,
 		&c.Portal.TLSCert, &c.Portal.TLSKey, &c.Portal.Templates,
 	} {
 		if *path != "" && !filepath.IsAbs(*path) {

@@ -135,6 +135,23 @@ var meanings = map[string]meaning{
 	"portal.title":       {text: "heading of the pages"},
 	"portal.success_url": {unset: "the requested page", text: "where clients go after login"},
 	"portal.terms":       {text: "terms that click-through clients accept"},
+	"portal.wispr": {text: "`true`: smart clients log in by themselves ([WISPr](../uam.md#smart-clients)); needs " +
+		"`portal.tls_cert`, and `\"users\"` or `\"radius\"` in `auth.methods`"},
+
+	"uam.portal_url": {unset: "none: clients see the built-in pages", text: "a [portal elsewhere that was made for " +
+		"CoovaChilli](../uam.md), to which clients are sent to log in. Its host and port are in the walled garden. With it " +
+		"`portal.port` is 3990 unless set, and the other pages are not shown"},
+	"uam.secret":      {unset: "none", text: "secret that the portal shares (`uamsecret`)"},
+	"uam.secret_file": {unset: "none", text: "file with it, instead; not readable by everyone"},
+	"uam.nas_id":      {unset: "`radius.nas_identifier`", text: "what the portal knows this gateway by (`nasid`)"},
+	"uam.location":    {unset: "none", text: "name of the place, for the portal and for smart clients"},
+	"uam.schemes": {unset: required + " with `uam.portal_url`", text: "how the portal sends passwords; [all are " +
+		"weak](../uam.md#how-weak-the-schemes-are). `\"chap\"` and `\"mschapv2\"` need RADIUS servers that know the " +
+		"password; `\"plain\"` is taken over https only"},
+	"uam.http": {text: "`true`: passwords in a scheme other than `\"plain\"` may come over plain HTTP, where others on " +
+		"the network read them. Portals that write `http://` before `uamip` need it"},
+	"uam.jsonp": {text: "`true`: answers in JSON may be scripts (`callback`), as ChilliLibrary.js needs. Every page " +
+		"that the device opens can then read who is logged in, and log in or out"},
 
 	"auth.methods": {unset: required, text: "how clients log in; `\"voucher\"`: by the codes of " +
 		"[vouchers](../vouchers.md)"},

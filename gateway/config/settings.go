@@ -66,7 +66,7 @@ func (c *Config) settings() []setting {
 	}, c.lanSettings(), c.networkSettings(), []setting{
 		keyAt("wan.interface", &c.WAN.Interface, link),
 		keyAt("wan.delegation", &c.WAN.Delegation, strict.Boolean),
-	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.deviceSettings(), c.pppoeSettings(),
+	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.uamSettings(), c.deviceSettings(), c.pppoeSettings(),
 		c.identSettings(), c.radiusSettings(), c.flowSettings(), []setting{
 			keyAt("users.file", &c.Users.File, file),
 		}, c.limitSettings(), []setting{
@@ -132,6 +132,7 @@ func (c *Config) portalSettings() []setting {
 		keyAt("portal.title", &c.Portal.Title, line(100)),
 		keyAt("portal.success_url", &c.Portal.SuccessURL, webAddress),
 		keyAt("portal.terms", &c.Portal.Terms, prose(20_000)),
+		keyAt("portal.wispr", &c.Portal.WISPr, strict.Boolean),
 		keyAt("auth.methods", &c.Auth.Methods,
 			list(strict.Word(MethodRADIUS, MethodUsers, MethodVoucher, MethodClickThrough))),
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/uam"
 )
 
 // Sessions is the table of clients. Its methods may be called at any time from several goroutines.
@@ -102,6 +103,9 @@ type Config struct {
 	// as typed, "" of none. Needed with Methods.Voucher.
 	VoucherUsers string
 	UserOfCode   func(typed string) string
+	// Elsewhere speaks with a portal elsewhere, to which clients are sent instead of the login page. It answers all
+	// requests for the portal but those of the API. Nil: there is none.
+	Elsewhere *uam.Server
 	// Log is slog.Default() when nil.
 	Log *slog.Logger
 }

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/uam"
 )
 
 // Limits of one connection. Clients send little, so seconds suffice on any network; a slow client occupies only a
@@ -220,6 +222,10 @@ func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if p.captured(c, r) {
 		p.answerCaptured(w, r, c)
+		return
+	}
+	if p.cfg.Elsewhere != nil && r.URL.Path != apiPath {
+		p.cfg.Elsewhere.Serve(w, r, uam.Peer{Client: c.client, Secure: c.secure, Life: c.serverCtx})
 		return
 	}
 	for _, h := range p.pageHints {

@@ -252,8 +252,8 @@ func TestKilledLabWithPersonasLeavesNothingAndResumes(t *testing.T) {
 	}
 }
 
-// slowLogins is an experiment with a device whose logins take a second, long enough to kill a client host meanwhile.
-const slowLogins = `measure = "logins"
+// waitingLogins is an experiment with a device whose logins last until there is a file, which %s names.
+const waitingLogins = `measure = "logins"
 duts = ["doors"]
 clients = [6]
 blocks = 2
@@ -262,18 +262,25 @@ client = { kind = "persona", hosts = 2 }
 [dut.doors]
 start = "true"
 open = true
-login = "sleep 1"
+login = "until [ -e %s ]; do sleep 0.1; done"
 `
 
 // TestKilledHostOfAStormCostsTheStorm: the test kills the agent of a client host while clients log in. That storm (all
 // logins of a block) is lost and the next one is measured; a resume repeats the lost one.
 func TestKilledHostOfAStormCostsTheStorm(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "doors.toml", slowLogins)
+	shared, err := os.MkdirTemp("/dev/shm", "gateweigh-test-") // a host has a /tmp of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(shared)
+	open := filepath.Join(shared, "open")
+	write(t, dir, "doors.toml", fmt.Sprintf(waitingLogins, open))
 	b := start(t, dir, command(t, dir, "run", "doors.toml", "--out", "r"))
 	host := child(t, b.cmd.Process.Pid, "-host", "a/client2")
-	child(t, host, "sleep 1") // a login
+	child(t, host, fmt.Sprintf("until [ -e %s ]; do sleep 0.1; done", open)) // a login
 	kill(t, host)
+	write(t, shared, "open", "")
 	b.cmd.Wait()
 	wantSaid(t, b.said(t), "doors, 6 clients, block 1 failed: logging in: ",
 		fmt.Sprintf("the agent of host a/client2 (process %d) ended: signal: killed", host),

@@ -21,7 +21,7 @@ const (
 	kindGet    = kindNew | 1
 	kindDelete = kindNew | 2
 
-	tupleOrig, tupleReply             = 1, 2
+	tupleOrig, tupleReply, status     = 1, 2, 3
 	countersOrig, countersReply       = 9, 10
 	id, zone, timestamp, filter, seen = 12, 18, 20, 25, 27
 
@@ -38,6 +38,9 @@ const (
 	counterPackets, counterBytes = 1, 2
 
 	timestampStart, timestampStop = 1, 2
+
+	// statusDying is set in the status of an entry (enum ip_conntrack_status) that the kernel is removing.
+	statusDying = 1 << 9
 )
 
 // headerBytes is the length of struct nfgenmsg.
@@ -74,6 +77,7 @@ type Connection struct {
 	Start, Stop time.Time // zero where the kernel keeps no times
 	Reported    time.Time // when this happened, from Linux 6.14 on
 	message     []byte
+	dying       bool // the kernel is removing it
 }
 
 var (
@@ -98,6 +102,8 @@ func Read(data []byte) (c Connection, err error) {
 			return c.Sent.read(v)
 		case countersReply:
 			return c.Got.read(v)
+		case status:
+			c.dying = parseNumber(v)&statusDying != 0
 		case zone:
 			c.Zone = uint16(parseNumber(v))
 		case timestamp:

@@ -15,12 +15,14 @@ import (
 // List calls each with the connections that there are in this network namespace.
 func List(each func(Connection)) error { return list(header(unix.AF_UNSPEC), each) }
 
-// list calls each with the connections that match a question: struct nfgenmsg and attributes.
+// list calls each with the connections that match a question: struct nfgenmsg and attributes. The kernel reports the
+// end of a connection before it takes it out of its table (nf_conntrack_core.c, nf_ct_delete). One whose end has been
+// reported may still be there, and is no connection any more.
 func list(question []byte, each func(Connection)) error {
 	r := nl.NewNetlinkRequest(kindGet, unix.NLM_F_DUMP)
 	r.AddRawData(question)
 	err := r.ExecuteIter(unix.NETLINK_NETFILTER, kindNew, func(m []byte) bool {
-		if c, err := Read(m); err == nil {
+		if c, err := Read(m); err == nil && !c.dying {
 			each(c)
 		}
 		return true

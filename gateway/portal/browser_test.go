@@ -240,7 +240,7 @@ func (b *browser) openLogin(t *testing.T) {
 		t.Errorf("redirected to %s", got)
 	}
 	b.checkPage(t, "login")
-	order := []string{"username", "password", "button", "terms", "second"}
+	order := []string{"summary", "username", "password", "button", "terms", "second"}
 	if got := b.focused(t, len(order)); !slices.Equal(got, order) {
 		t.Errorf("tab goes through %q, want %q", got, order)
 	}
@@ -290,7 +290,7 @@ func (b *browser) stayLoggedIn(t *testing.T, w *world) {
 	if got := eval[string](t, b, `document.querySelector("a.button").href`); got != wantedPage {
 		t.Errorf("the way on leads to %s", got)
 	}
-	if got, want := b.focused(t, 3), []string{"button", "a", "second"}; !slices.Equal(got, want) {
+	if got, want := b.focused(t, 4), []string{"summary", "button", "a", "second"}; !slices.Equal(got, want) {
 		t.Errorf("tab goes through %q, want %q", got, want)
 	}
 	b.checkPage(t, "status")

@@ -117,7 +117,7 @@ func withLink(page, link string) string {
 	if link == "" {
 		return page
 	}
-	return page + "?url=" + url.QueryEscape(link)
+	return withQuery(page, "url", link)
 }
 
 // originalURL is the URL of a captured request, from its Host field and its target; empty when these do not form the

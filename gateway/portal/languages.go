@@ -1,25 +1,185 @@
+// The languages of the pages, and which of them a client gets.
+
 package portal
 
 import (
-	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"os"
+	"path"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
-	"github.com/BurntSushi/toml"
+	"golang.org/x/text/language"
 
-	"github.com/gateweigh/gateweigh/internal/near"
 	"github.com/gateweigh/gateweigh/textfile"
 )
 
-// languageFile is the name of a file with the texts of a language, by its primary subtag (BCP 47).
-var languageFile = regexp.MustCompile(`^texts\.([a-z]{2,8})\.toml$`)
+// defaultLanguage is that of clients who prefer none that there is.
+const defaultLanguage = "en"
+
+// languages are those that a portal has. The first is the default.
+type languages struct {
+	all     []*Texts
+	matcher language.Matcher
+}
+
+func newLanguages(all []*Texts) languages {
+	var tags []language.Tag
+	for _, t := range all {
+		tags = append(tags, t.tag)
+	}
+	return languages{all, language.NewMatcher(tags)}
+}
+
+// Bounds of what is considered of a client's preferences: bytes of the header field, and languages in it.
+const (
+	maxAccept    = 1 << 10
+	maxLanguages = 16
+)
+
+// preferred chooses the language that fits an Accept-Language field best (RFC 9110, 12.5.4), by the likeness of
+// languages that CLDR lists: of "zh-TW" and "gsw" those who lack them get "zh-Hans" and "de". An entry that is
+// malformed, its weight included, says nothing.
+func (l languages) preferred(accept string) *Texts {
+	type weighted struct {
+		tag     language.Tag
+		quality float32
+	}
+	var wanted []weighted
+	accept = accept[:min(len(accept), maxAccept)]
+	for range maxLanguages {
+		var item string
+		item, accept, _ = strings.Cut(accept, ",")
+		if tags, qualities, err := language.ParseAcceptLanguage(item); err == nil {
+			for i, tag := range tags {
+				if q := qualities[i]; q > 0 && q <= 1 {
+					wanted = append(wanted, weighted{tag, q})
+				}
+			}
+		}
+		if accept == "" {
+			break
+		}
+	}
+	slices.SortStableFunc(wanted, func(a, b weighted) int { return cmp.Compare(b.quality, a.quality) })
+	var tags []language.Tag
+	for _, w := range wanted {
+		tags = append(tags, w.tag)
+	}
+	_, index, _ := l.matcher.Match(tags...)
+	return l.all[index]
+}
+
+// named returns the language with a tag, as the menu of languages has it in its links; nil: there is none.
+func (l languages) named(tag string) *Texts {
+	for _, t := range l.all {
+		if strings.EqualFold(t.Lang, tag) {
+			return t
+		}
+	}
+	return nil
+}
+
+// langKey is the key of a request's query that has the tag of a language, chosen in the menu of languages.
+const langKey = "lang"
+
+// chosen returns the language that a person has chosen in the menu; nil: none, so that the browser's preference counts.
+func (p *Portal) chosen(r *http.Request) *Texts {
+	if r.URL.RawQuery == "" {
+		return nil
+	}
+	return p.pages.languages.named(r.URL.Query().Get(langKey))
+}
+
+// textsOf returns the texts in the language of a request.
+func (p *Portal) textsOf(r *http.Request) *Texts {
+	return cmp.Or(p.chosen(r), p.pages.languages.preferred(r.Header.Get("Accept-Language")))
+}
+
+// redirect sends a client to another page of the portal, in the language that the person has chosen.
+func (p *Portal) redirect(w http.ResponseWriter, r *http.Request, target string) {
+	if t := p.chosen(r); t != nil {
+		target = withQuery(target, langKey, t.Lang)
+	}
+	http.Redirect(w, r, target, http.StatusSeeOther)
+}
+
+// withQuery adds a key and its value to one of the portal's URLs.
+func withQuery(page, key, value string) string {
+	sign := "?"
+	if strings.Contains(page, "?") {
+		sign = "&"
+	}
+	return page + sign + key + "=" + url.QueryEscape(value)
+}
+
+// Choice is a language in the menu of languages.
+type Choice struct {
+	T       *Texts // its texts
+	Href    string // the same page in this language
+	Current bool   // the page is in it
+}
+
+// menu returns the languages to choose from, on a page in the language t for a client that requested link.
+func (l languages) menu(t *Texts, link string) []Choice {
+	var all []Choice
+	for _, other := range l.all {
+		href := withLink("?"+langKey+"="+other.Lang, link)
+		all = append(all, Choice{other, href, other == t})
+	}
+	slices.SortStableFunc(all, func(a, b Choice) int { return cmp.Compare(a.T.Lang, b.T.Lang) })
+	return all
+}
+
+// rightToLeft are the scripts that are written from right to left (ISO 15924), of languages in use.
+var rightToLeft = []string{"Adlm", "Arab", "Hebr", "Mand", "Nkoo", "Rohg", "Samr", "Syrc", "Thaa", "Yezi"}
+
+// Dir is the direction of the language's script, as the attribute dir has it.
+func (t *Texts) Dir() string {
+	if script, _ := t.tag.Script(); slices.Contains(rightToLeft, script.String()) {
+		return "rtl"
+	}
+	return "ltr"
+}
+
+// builtInTexts returns the languages that need no file in an operator's folder, the default first. Their texts are in
+// web/texts.LANGUAGE.toml.
+var builtInTexts = sync.OnceValue(func() []*Texts {
+	all := []*Texts{mustParse("texts."+defaultLanguage+".toml", Texts{})}
+	names, err := fs.Glob(builtIn, "web/texts.*.toml") // in the order of their names
+	if err != nil {
+		panic(err) // the pattern is right
+	}
+	for _, name := range names {
+		if name = path.Base(name); languageOf(name) != defaultLanguage {
+			all = append(all, mustParse(name, *all[0]))
+		}
+	}
+	return all
+})
+
+// mustParse reads a built-in file of texts. Texts that it lacks are taken from base.
+func mustParse(name string, base Texts) *Texts {
+	data, err := builtIn.ReadFile("web/" + name)
+	if err == nil {
+		base.Lang = languageOf(name)
+		var t *Texts
+		if t, err = parseTexts(name, data, base); err == nil {
+			return t
+		}
+	}
+	panic(err) // tests read all files
+}
+
+// languageFile is the name of a file with the texts of a language, by its tag (BCP 47).
+var languageFile = regexp.MustCompile(`^texts\.([A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8}){0,4})\.toml$`)
 
 // languageOf returns the language of a file of texts; "": the file is not one.
 func languageOf(file string) string {
@@ -31,29 +191,29 @@ func languageOf(file string) string {
 
 // readLanguages returns the built-in languages, with those of the files in dir in their place and behind them.
 // dir may be empty: none.
-func readLanguages(dir string) ([]*Texts, error) {
+func readLanguages(dir string) (languages, error) {
 	all := slices.Clone(builtInTexts())
 	if dir == "" {
-		return all, nil
+		return newLanguages(all), nil
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading the portal's templates: %w", err)
+		return languages{}, fmt.Errorf("reading the portal's templates: %w", textfile.Plain(err))
 	}
 	for _, e := range entries { // by name
 		lang := languageOf(e.Name())
 		if lang == "" {
 			continue
 		}
-		index := slices.IndexFunc(all, func(t *Texts) bool { return t.Lang == lang })
-		base := *all[0]
-		if index >= 0 {
-			base = *all[index]
-		}
+		index := slices.IndexFunc(all, func(t *Texts) bool { return strings.EqualFold(t.Lang, lang) })
+		base := *baseOf(lang)
 		base.Lang = lang
+		if index < 0 {
+			base.LangName = lang // until the file has it
+		}
 		t, err := readTexts(filepath.Join(dir, e.Name()), base)
 		if err != nil {
-			return nil, err
+			return languages{}, err
 		}
 		if index >= 0 {
 			all[index] = t
@@ -61,89 +221,18 @@ func readLanguages(dir string) ([]*Texts, error) {
 			all = append(all, t)
 		}
 	}
-	return all, nil
+	return newLanguages(all), nil
 }
 
-// readTexts reads a file of texts. Texts that the file lacks are taken from base, so that a file written for a former
-// version stays usable.
-func readTexts(path string, base Texts) (*Texts, error) {
-	data, err := textfile.Read(path, maxTemplate)
-	if err != nil {
-		return nil, fmt.Errorf("reading the portal's texts: %w", err)
-	}
-	return parseTexts(path, data, base)
-}
-
-// parseTexts parses the content of a file of texts. path is only for errors.
-func parseTexts(path string, data []byte, base Texts) (*Texts, error) {
-	t := base
-	md, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&t)
-	var bad toml.ParseError
-	switch unknown := md.Undecoded(); {
-	case errors.As(err, &bad):
-		return nil, fmt.Errorf("%s:%d: %s: a line is NAME = \"text\"", path, bad.Position.Line, bad.Message)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", path, err)
-	case len(unknown) > 0:
-		return nil, fmt.Errorf("%s: no text is called %s%s: gatewayd templates writes all", path, unknown[0], near.Suggestion(
-			unknown[0].String(), textNames()))
-	case t.Lang != base.Lang:
-		return nil, fmt.Errorf("%s: Lang is %q, and the file's name says %q", path, t.Lang, base.Lang)
-	}
-	for _, c := range []struct{ name, text, unit string }{{"Wait", t.Wait, "seconds"}, {"Remember", t.Remember, "days"}} {
-		if text := fmt.Sprintf(c.text, 7); strings.Contains(text, "%!") || !strings.Contains(text, "7") {
-			return nil, fmt.Errorf("%s: %s must have one %%d, for the %s, not %q", path, c.name, c.unit, c.text)
-		}
-	}
-	return &t, nil
-}
-
-// textNames are the names of the texts, in the order of Texts.
-func textNames() (names []string) {
-	for i, all := 0, reflect.TypeFor[Texts](); i < all.NumField(); i++ {
-		names = append(names, all.Field(i).Name)
-	}
-	return names
-}
-
-// WriteTemplates writes the built-in pages, their style and the texts of all built-in languages into a folder, which
-// it makes if it is missing. Unless force, nothing is written where one of the files exists. It returns their paths.
-func WriteTemplates(dir string, force bool) (paths []string, err error) {
-	files := map[string][]byte{}
-	names := slices.Concat(pageFiles, sharedFiles)
+// baseOf returns the built-in texts for those that a file of a language lacks: of the language itself, of a variant of
+// it, else the English ones.
+func baseOf(lang string) *Texts {
+	wanted, _ := language.Parse(lang)
+	base, _ := wanted.Base()
 	for _, t := range builtInTexts() {
-		names = append(names, "texts."+t.Lang+".toml")
-	}
-	for _, name := range names {
-		text, err := readPart("", name)
-		if err != nil {
-			return nil, err
-		}
-		files[name] = []byte(text)
-	}
-	for name := range files {
-		paths = append(paths, filepath.Join(dir, name))
-	}
-	slices.Sort(paths)
-	if info, err := os.Stat(dir); dir == "" {
-		return nil, errors.New("the folder's name is empty: name one, which is made if it is missing")
-	} else if err == nil && !info.IsDir() {
-		return nil, fmt.Errorf("%s is no folder: name another, which is made if it is missing", dir)
-	}
-	for _, path := range paths {
-		if _, err := os.Lstat(path); err == nil && !force {
-			return nil, fmt.Errorf("%s exists already: nothing was written; --force replaces it", path)
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("looking for former templates: %w", textfile.Plain(err))
+		if own, _ := t.tag.Base(); own == base {
+			return t
 		}
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making the templates' folder: %w", textfile.Plain(err))
-	}
-	for _, path := range paths {
-		if err := os.WriteFile(path, files[filepath.Base(path)], 0o644); err != nil {
-			return nil, fmt.Errorf("writing the templates: %w", textfile.Plain(err))
-		}
-	}
-	return paths, nil
+	return builtInTexts()[0]
 }

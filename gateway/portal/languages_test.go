@@ -30,8 +30,6 @@ func TestTemplatesAreWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, "texts.fr.toml", "\ufeffLang = \"fr\"\nSignIn = \"Connexion\"\n")
-	write(t, dir, "texts.de.toml", strings.Replace(string(text), "\"Passwort\"", "\"Kennwort\"", 1))
 	in := func(language string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set("Accept-Language", language) }
 	}
@@ -41,14 +39,21 @@ func TestTemplatesAreWritten(t *testing.T) {
 		builtIn[lang] = request(t, clientA, base+"/nothing", nil, in(lang)).body
 	}
 	w.stop()
-	start(t, Config{Templates: dir})
+	w = start(t, Config{Templates: dir})
 	for lang, want := range builtIn {
 		if got := request(t, clientA, base+"/nothing", nil, in(lang)).body; got != want {
 			t.Errorf("in %s the written page differs:\n%s\n%s", lang, got, want)
 		}
 	}
-	for lang, want := range map[string][]string{"fr-CA, de;q=0.5": {"<h1>Connexion</h1>", ">Password<", `lang="fr"`},
-		"de": {">Kennwort<"}, "it": {">Password<", `lang="en"`}} {
+	w.stop()
+	write(t, dir, "texts.sv.toml", "\ufeffLang = \"sv\"\nSignIn = \"Logga in\"\n")
+	write(t, dir, "texts.pt-PT.toml", "LangName = \"Português (Portugal)\"\nPassword = \"Palavra-passe\"\n")
+	write(t, dir, "texts.de.toml", strings.Replace(string(text), "\"Passwort\"", "\"Kennwort\"", 1))
+	start(t, Config{Templates: dir})
+	for lang, want := range map[string][]string{
+		"sv-FI, de;q=0.5": {"<h1>Logga in</h1>", ">Password<", `<html lang="sv" dir="ltr">`, ">sv</a>"},
+		"pt-PT":           {">Palavra-passe<", "<h1>Entrar</h1>", `lang="pt-PT"`, ">Português (Portugal)</a>"},
+		"pt":              {">Senha<", `lang="pt-BR"`}, "de": {">Kennwort<"}, "cs": {">Password<", `lang="en"`}} {
 		r := request(t, clientA, base+"/login", nil, in(lang))
 		for _, text := range want {
 			if !strings.Contains(r.body, text) {
@@ -56,10 +61,17 @@ func TestTemplatesAreWritten(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTemplatesAreWrittenAgain: force brings the built-in files back.
+func TestTemplatesAreWrittenAgain(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "texts.de.toml", "Lang = \"de\"\n")
 	if _, err := WriteTemplates(dir, true); err != nil {
 		t.Error(err)
 	}
-	if again, err := os.ReadFile(filepath.Join(dir, "texts.de.toml")); err != nil || string(again) != string(text) {
+	again, err := os.ReadFile(filepath.Join(dir, "texts.de.toml"))
+	if builtIn, _ := readPart("", "texts.de.toml"); err != nil || string(again) != builtIn {
 		t.Errorf("not replaced by force: %v", err)
 	}
 }

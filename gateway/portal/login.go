@@ -3,7 +3,6 @@ package portal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -35,7 +34,7 @@ func (p *Portal) getHome(w http.ResponseWriter, r *http.Request) {
 	if s, ok := p.currentSession(peerOf(r).client); ok && s.State == session.Authenticated {
 		target = "/status"
 	}
-	http.Redirect(w, r, target, http.StatusSeeOther)
+	p.redirect(w, r, target)
 }
 
 // getLogin shows the form. Anybody can make a link with a URL in the query, so the URL is only shown as text and link
@@ -48,17 +47,17 @@ func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	link, _ := parseLink(query.Get("url"))
 	if s.State == session.Authenticated {
-		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
+		p.redirect(w, r, withLink("/status", link))
 		return
 	}
 	t, token := p.textsOf(r), p.tokens.formToken(s.Key, time.Now())
 	loggedOut := query.Get("note") == noteLoggedOut
 	ending := t.ending(s.LastEnding)
-	if link == "" && !loggedOut && ending == "" {
+	if link == "" && !loggedOut && ending == "" && p.chosen(r) == nil {
 		p.sendForm(w, t, token)
 		return
 	}
-	page := p.loginPage(t, token, link)
+	page := p.loginPage(p.page(r, link), token)
 	page.Note = ending
 	if loggedOut {
 		page.Note = page.T.LoggedOut
@@ -83,7 +82,7 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	link, _ := parseLink(form.Get("url"))
 	if s.State == session.Authenticated { // a second tap on the button
-		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
+		p.redirect(w, r, withLink("/status", link))
 		return
 	}
 	page := p.sentPage(r, form, s.Key, link)
@@ -106,7 +105,7 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		if p.isOwner(form, s) { // the first answer, with its cookie, may have been discarded
 			p.setCookie(w, r, s)
 		}
-		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
+		p.redirect(w, r, withLink("/status", link))
 		return
 	}
 	p.logInBy(w, r, page, form, s, try)
@@ -140,7 +139,7 @@ func (p *Portal) logInBy(w http.ResponseWriter, r *http.Request, page *Page, for
 
 // sentPage returns the login page for a client that has sent its form.
 func (p *Portal) sentPage(r *http.Request, form url.Values, key session.Key, link string) *Page {
-	page := p.loginPage(p.textsOf(r), p.tokens.formToken(key, time.Now()), link)
+	page := p.loginPage(p.page(r, link), p.tokens.formToken(key, time.Now()))
 	page.Remembers = page.Remember != "" && form.Get("remember") != ""
 	return page
 }
@@ -230,16 +229,15 @@ func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key s
 	}
 	p.counters.logins.Add(1)
 	p.setCookie(w, r, s)
-	target := withLink("/status", page.URL)
 	if p.cfg.SuccessURL != "" {
-		target = p.cfg.SuccessURL
+		http.Redirect(w, r, p.cfg.SuccessURL, http.StatusSeeOther)
+		return
 	}
-	http.Redirect(w, r, target, http.StatusSeeOther)
+	p.redirect(w, r, withLink("/status", page.URL))
 }
 
-// loginPage returns the login page for a client that requested link.
-func (p *Portal) loginPage(t *Texts, token, link string) *Page {
-	page := p.pageIn(t, link)
+// loginPage makes a page the login page.
+func (p *Portal) loginPage(page *Page, token string) *Page {
 	page.Heading = page.T.SignIn
 	page.Login, page.ClickThrough = p.cfg.Methods.Login, p.cfg.Methods.ClickThrough
 	if page.Voucher = p.cfg.Methods.Voucher; page.Voucher {
@@ -248,7 +246,7 @@ func (p *Portal) loginPage(t *Texts, token, link string) *Page {
 	page.Terms = p.terms
 	page.Token = token
 	if days := p.cfg.RememberDays; days > 0 {
-		page.Remember = fmt.Sprintf(page.T.Remember, days)
+		page.Remember = page.T.Remember.For(days)
 	}
 	return page
 }

@@ -56,7 +56,7 @@ func TestLogin(t *testing.T) {
 	browser := browserOf(r)
 	status := request(t, clientA, base+r.Header.Get("Location"), nil, browser)
 	for _, want := range []string{
-		goodUser, "1.5 MB", "2.5 GB", "99 days", "Continue to <b>example.org</b>", `href="http://example.org/a?b=c&amp;d"`} {
+		goodUser, "1.5 MB", "2.5 GB", "99 days", `<b dir="ltr">example.org</b>`, `href="http://example.org/a?b=c&amp;d"`} {
 		if !strings.Contains(status.body, want) {
 			t.Errorf("the status page lacks %q:\n%s", want, status.main())
 		}
@@ -133,7 +133,7 @@ func TestClickThrough(t *testing.T) {
 	w := start(t, Config{Methods: Methods{ClickThrough: true, Guest: guest}, Terms: "Be <kind>.\n\nNo warranty.\n"})
 	r := request(t, clientA, base+"/login", nil)
 	if strings.Contains(r.body, `type="password"`) ||
-		!strings.Contains(r.body, "<p>Be &lt;kind&gt;.</p>\n<p>No warranty.</p>") {
+		!strings.Contains(r.body, "<p dir=\"auto\">Be &lt;kind&gt;.</p>\n<p dir=\"auto\">No warranty.</p>") {
 		t.Errorf("the page asks for a password or lacks the terms:\n%s", r.main())
 	}
 	f := url.Values{"token": {token(t, clientA, "/login")}, "username": {goodUser}, "password": {goodPassword}}

@@ -25,10 +25,18 @@ import (
 // Page is the data of the templates. Fields that do not concern a page are empty. A form
 // must send Token back as "token", and URL as "url" if it logs in.
 type Page struct {
-	T       *Texts       // all pages: the texts in the client's language, `.T.SignIn` and so on, as in `texts.en.toml`
-	Title   string       // all pages: `portal.title`
-	Style   template.CSS // all pages: `style.css`
-	Heading string       // all pages: the heading
+	T        *Texts       // all pages: the texts in the client's language, `.T.SignIn` and so on, as in `texts.en.toml`
+	Title    string       // all pages: `portal.title`
+	Style    template.CSS // all pages: `theme.css` and `style.css`
+	Logo     string       // all pages: the URL of the folder's image `logo`; empty: there is none
+	LogoDark string       // all pages: the URL of its image `logo-dark`, for the dark scheme
+	// all pages: the languages to choose from; each has its texts, `.T.LangName` and so on, the link `.Href` to the page
+	// in it, and `.Current`
+	Languages []Choice
+	// all pages: what the path in a form's `action` and in links to the portal's pages is followed by, so that they keep
+	// the language that the person has chosen
+	Query   string
+	Heading string // all pages: the heading
 	// all pages: something good or neutral: signed out; why the session before ended (time, which quota, silence,
 	// operator)
 	Note    string
@@ -81,7 +89,7 @@ var builtIn embed.FS
 // Template files; layout.html defines what the others share.
 var (
 	pageFiles   = []string{"login.html", "status.html", "logout.html", "error.html"}
-	sharedFiles = []string{"layout.html", "style.css"}
+	sharedFiles = []string{"layout.html", "theme.css", "style.css"}
 )
 
 // maxTemplate bounds a replaced file, bytes.
@@ -90,8 +98,9 @@ const maxTemplate = 1 << 20
 // pages are the parsed templates.
 type pages struct {
 	templates map[string]*template.Template // by file name
-	languages []*Texts                      // the first is the default
+	languages languages
 	style     template.CSS
+	images    images
 	styleHash string // "sha256-…", which the content security policy allows
 }
 
@@ -105,18 +114,19 @@ func readPages(dir string) (*pages, error) {
 	if err != nil {
 		return nil, err
 	}
-	style, err := readPart(dir, "style.css")
+	style, err := readStyle(dir)
 	if err != nil {
 		return nil, err
 	}
-	if strings.Contains(strings.ToLower(style), "</style") {
-		return nil, fmt.Errorf("%s: a style sheet that ends the style element is none", filepath.Join(dir, "style.css"))
+	images, err := readImages(dir)
+	if err != nil {
+		return nil, err
 	}
 	// The style is embedded in the page, so that one request shows the whole page. Its hash
 	// lets the content security policy refuse any other style.
 	sum := sha256.Sum256([]byte(style))
 	p := &pages{
-		templates: map[string]*template.Template{}, languages: languages, style: template.CSS(style),
+		templates: map[string]*template.Template{}, languages: languages, style: template.CSS(style), images: images,
 		styleHash: "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
 	}
 	layout, err := readPart(dir, "layout.html")
@@ -124,27 +134,33 @@ func readPages(dir string) (*pages, error) {
 		return nil, err
 	}
 	for _, name := range pageFiles {
-		text, err := readPart(dir, name)
-		if err != nil {
+		if p.templates[name], err = parsePage(dir, name, layout, p.languages.all[0]); err != nil {
 			return nil, err
 		}
-		// Each page has its own copy of the layout: html/template escapes parts by where they
-		// are used, and an error in one page does not affect the others.
-		t := template.New(name)
-		if _, err := t.New("layout.html").Parse(layout); err != nil {
-			return nil, fmt.Errorf("parsing layout.html: %w", err)
-		}
-		if _, err := t.Parse(text); err != nil {
-			return nil, fmt.Errorf("parsing %s: %w", name, err)
-		}
-		for _, full := range []bool{true, false} {
-			if err := t.Execute(io.Discard, samplePage(p.languages[0], full)); err != nil {
-				return nil, fmt.Errorf("trying %s: %w", name, err)
-			}
-		}
-		p.templates[name] = t
 	}
 	return p, nil
+}
+
+// parsePage parses a page's template and tries it. Each page has its own copy of the layout: html/template escapes
+// parts by where they are used, and an error in one page does not affect the others.
+func parsePage(dir, name, layout string, texts *Texts) (*template.Template, error) {
+	text, err := readPart(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	t := template.New(name)
+	if _, err := t.New("layout.html").Parse(layout); err != nil {
+		return nil, fmt.Errorf("parsing layout.html: %w", err)
+	}
+	if _, err := t.Parse(text); err != nil {
+		return nil, fmt.Errorf("parsing %s: %w", name, err)
+	}
+	for _, full := range []bool{true, false} {
+		if err := t.Execute(io.Discard, samplePage(texts, full)); err != nil {
+			return nil, fmt.Errorf("trying %s: %w", name, err)
+		}
+	}
+	return t, nil
 }
 
 // checkNames refuses a folder without any known file, or with a page under an unknown
@@ -162,7 +178,7 @@ func checkNames(dir string) error {
 	for _, e := range entries {
 		ext := strings.ToLower(filepath.Ext(e.Name()))
 		switch {
-		case slices.Contains(known, e.Name()) || languageOf(e.Name()) != "":
+		case slices.Contains(known, e.Name()) || languageOf(e.Name()) != "" || imageKinds[ext] != "":
 			found++
 		case ext == ".html" || ext == ".css" || ext == ".toml":
 			return fmt.Errorf(
@@ -213,16 +229,18 @@ func samplePage(t *Texts, full bool) *Page {
 
 // page returns the common data of a page for a client that requested link.
 func (p *Portal) page(r *http.Request, link string) *Page {
-	return p.pageIn(p.textsOf(r), link)
+	page := p.pageIn(p.textsOf(r), link)
+	if t := p.chosen(r); t != nil {
+		page.Query = "?" + langKey + "=" + t.Lang
+	}
+	return page
 }
 
-// textsOf returns the texts in the language of a request.
-func (p *Portal) textsOf(r *http.Request) *Texts {
-	return textsFor(r.Header.Get("Accept-Language"), p.pages.languages)
-}
-
+// pageIn returns the common data of a page in a language that the browser prefers.
 func (p *Portal) pageIn(t *Texts, link string) *Page {
 	page := &Page{T: t, Title: p.cfg.Title, Style: p.pages.style, URL: link}
+	page.Logo, page.LogoDark = p.pages.images.url("logo"), p.pages.images.url("logo-dark")
+	page.Languages = p.pages.languages.menu(t, link)
 	if u, err := url.Parse(link); err == nil {
 		page.URLHost = u.Host
 	}
@@ -273,10 +291,10 @@ func (p *Portal) makeFormPages() formPages {
 	// specially. Pages rendered with either must be equal except for the token.
 	const one, two = "0-_aZ9-_Zz-_-_-_tokenO", "9_-zA0_-aA_-_-_-tokenT"
 	made := formPages{}
-	for _, t := range p.pages.languages {
+	for _, t := range p.pages.languages.all {
 		parts := [2][][]byte{}
 		for i, token := range []string{one, two} {
-			page := p.loginPage(t, token, "")
+			page := p.loginPage(p.pageIn(t, ""), token)
 			var b bytes.Buffer
 			if err := p.pages.templates["login.html"].Execute(&b, page); err != nil {
 				continue // render fails again for a request, and is logged there
@@ -294,7 +312,7 @@ func (p *Portal) makeFormPages() formPages {
 func (p *Portal) sendForm(w http.ResponseWriter, t *Texts, token string) {
 	parts, ok := p.forms[t]
 	if !ok {
-		p.render(w, http.StatusOK, "login.html", p.loginPage(t, token, ""))
+		p.render(w, http.StatusOK, "login.html", p.loginPage(p.pageIn(t, ""), token))
 		return
 	}
 	b := buffers.Get().(*bytes.Buffer)

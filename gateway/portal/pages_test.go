@@ -5,8 +5,6 @@
 package portal
 
 import (
-	"fmt"
-	"math"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -15,9 +13,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 // TestHeaders checks every page, also error pages.
@@ -28,7 +23,7 @@ func TestHeaders(t *testing.T) {
 		r := request(t, clientA, base+path, nil)
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; style-src '" + w.pages.styleHash +
-				"'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self' https://welcome.example",
+				"'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self' https://welcome.example",
 			"X-Content-Type-Options": "nosniff",
 			"X-Frame-Options":        "DENY",
 			"Referrer-Policy":        "same-origin",
@@ -76,84 +71,6 @@ func TestLinksOfOthersAreNotShown(t *testing.T) {
 	}
 }
 
-func TestLanguage(t *testing.T) {
-	start(t, Config{})
-	for accept, want := range map[string]string{"": "Sign in", "de-AT,de;q=0.9,en;q=0.5": "Anmelden", "fr": "Sign in"} {
-		r := request(t, clientA, base+"/login", nil, func(r *http.Request) { r.Header.Set("Accept-Language", accept) })
-		if !strings.Contains(r.body, "<h1>"+want+"</h1>") || r.Header.Get("Vary") != "Accept-Language" {
-			t.Errorf("Accept-Language %q: Vary %q\n%s", accept, r.Header.Get("Vary"), r.main())
-		}
-	}
-}
-
-func TestTextsFor(t *testing.T) {
-	for accept, want := range map[string]string{
-		"": "en", "de": "de", "DE-ch": "de", "en": "en", "fr": "en", "*": "en",
-		"fr, de;q=0.3": "de", "de;q=0.3, en;q=0.7": "en", "en;q=0.2,de; q=0.7": "de", "de,en": "de", "en,de": "en",
-		"de;q=0": "en", "de;q=nan": "en", "de;q=9": "en", "de;q=-1": "en", "de;q=": "en", "de;level=1": "de", ",,;,de": "de",
-		strings.Repeat("fr,", maxLanguages) + "de": "en",
-	} {
-		if got := textsFor(accept, builtInTexts()).Lang; got != want {
-			t.Errorf("textsFor(%.40q) = %s, want %s", accept, got, want)
-		}
-	}
-}
-
-func FuzzTextsFor(f *testing.F) {
-	f.Add("de-AT,de;q=0.9,en;q=0.5")
-	f.Fuzz(func(t *testing.T, accept string) {
-		got := textsFor(accept, builtInTexts())
-		if got != english && !strings.Contains(strings.ToLower(accept), got.Lang) {
-			t.Errorf("textsFor(%q) = %s, which was not asked for", accept, got.Lang)
-		}
-	})
-}
-
-// TestTextsAreComplete: every language has all texts, with matching formats.
-func TestTextsAreComplete(t *testing.T) {
-	for _, texts := range builtInTexts() {
-		texts = mustParse("texts."+texts.Lang+".toml", Texts{}) // without English texts in place of those that lack
-		v := reflect.ValueOf(*texts)
-		for i := range v.NumField() {
-			if v.Field(i).String() == "" {
-				t.Errorf("%s lacks %s", texts.Lang, v.Type().Field(i).Name)
-			}
-		}
-		for _, e := range []session.Ending{{Cause: session.SessionTimeout}, {Cause: session.Quota, Quota: session.UpQuota}} {
-			if texts.ending(e) == "" {
-				t.Errorf("%s does not say of %+v", texts.Lang, e)
-			}
-		}
-		if got := fmt.Sprintf(texts.Wait, 7); !strings.Contains(got, " 7 s") || strings.Contains(got, "%!") {
-			t.Errorf("%s: Wait becomes %q", texts.Lang, got)
-		}
-	}
-}
-
-func TestUnits(t *testing.T) {
-	for n, want := range map[uint64]string{
-		0: "0 B", 999: "999 B", 1000: "1.0 kB", 12_345_678: "12.3 MB", 999_949: "999.9 kB", 999_950: "1.0 MB",
-		5_000_000_000: "5.0 GB", math.MaxUint64: "18.4 EB",
-	} {
-		if got := english.bytes(n); got != want {
-			t.Errorf("bytes(%d) = %q, want %q", n, got, want)
-		}
-	}
-	if got := german.bytes(1500); got != "1,5 kB" {
-		t.Errorf("in German: %q", got)
-	}
-	for d, want := range map[time.Duration]string{
-		-time.Hour: "0 s", 0: "0 s", 59*time.Second + 999*time.Millisecond: "59 s", time.Minute: "1 min",
-		59 * time.Minute: "59 min",
-		time.Hour:        "1 h 0 min", 47*time.Hour + 59*time.Minute: "47 h 59 min", 48 * time.Hour: "2 days",
-		720 * time.Hour: "30 days",
-	} {
-		if got := english.duration(d); got != want {
-			t.Errorf("duration(%s) = %q, want %q", d, got, want)
-		}
-	}
-}
-
 func TestTemplatesAreReplaced(t *testing.T) {
 	dir := t.TempDir()
 	// Both with a byte order mark, which is part of no page.
@@ -162,7 +79,7 @@ func TestTemplatesAreReplaced(t *testing.T) {
 	write(t, dir, "logo.svg", "<svg/>") // other files are allowed
 	start(t, Config{Templates: dir})
 	r := request(t, clientA, base+"/login", nil)
-	if !strings.Contains(r.body, "<p>Ours: Wi-Fi</p>") || !strings.Contains(r.body, "<style>p { color: teal }\n</style>") {
+	if !strings.Contains(r.body, "<p>Ours: Wi-Fi</p>") || !strings.Contains(r.body, "}\np { color: teal }\n</style>") {
 		t.Errorf("login page:\n%s", r.main())
 	}
 	if strings.Contains(r.body, "\ufeff") || !strings.HasPrefix(r.body, "<!doctype") {
@@ -183,12 +100,19 @@ func TestBadTemplatesAreRefused(t *testing.T) {
 		"in a branch":    {"login.html", "{{if .Alert}}{{.T.Nonsense}}{{end}}", "Nonsense"},
 		"without status": {"login.html", "{{range .Terms}}{{.Nonsense}}{{end}}", "Nonsense"},
 		"unknown text": {
-			"texts.fr.toml", "SingIn = \"x\"", `texts.fr.toml: no text is called SingIn; did you mean "SignIn"?`},
+			"texts.fr.toml", "SingIn = \"x\"", `texts.fr.toml:1: no text is called SingIn; did you mean "SignIn"?`},
 		"text of another": {"texts.fr.toml", "Lang = \"de\"", `Lang is "de"`},
 		"no text":         {"texts.fr.toml", "SignIn = Connexion", "texts.fr.toml:1: "},
-		"wait":            {"texts.fr.toml", "Wait = \"Attendez %s\"", "Wait must have one %d"},
-		"texts' name":     {"texts.fr-CA.toml", "", "texts.LANGUAGE.toml"},
-		"style that ends": {"style.css", "</STYLE><script>", "style"},
+		"wait":            {"texts.fr.toml", "Wait = \"Attendez %s\"", "texts.fr.toml:1: Wait must have one %d"},
+		"plural":          {"texts.pl.toml", "\nDays = { one = \"%s\", other = \"%d\" }", "texts.pl.toml:2: Days must have"},
+		"plural form":     {"texts.pl.toml", "Days = { ones = \"x\" }", `Days.ones; did you mean "one"?`},
+		"units":           {"texts.pl.toml", "Units = \"B\"", "texts.pl.toml:1: Units has 1 units, not 7"},
+		"number as text":  {"texts.pl.toml", "User = 1", "texts.pl.toml:1: User must be a text in quotation marks"},
+		"no language":     {"texts.xxxxxxxx.toml", "", "Lang is no language's tag"},
+		"no image":        {"logo.png", "GIF89a", "logo.png is no image/png"},
+		"large image":     {"logo.svg", "<svg>" + strings.Repeat(" ", maxImage), "logo.svg has 524293 bytes"},
+		"texts' name":     {"texts.fr_CA.toml", "", "texts.LANGUAGE.toml"},
+		"style that ends": {"style.css", "\n</STYLE><script>", "style.css:2: "},
 		"too large":       {"login.html", strings.Repeat("x", maxTemplate+1), "1048576"},
 		"unsafe context":  {"login.html", "<a href={{if .URL}}\"{{end}}>", "login.html"},
 	} {

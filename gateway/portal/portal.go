@@ -315,6 +315,7 @@ func (p *Portal) routes() *http.ServeMux {
 	m.HandleFunc("GET /logout", p.getLogout)
 	m.HandleFunc("POST /logout", p.postLogout)
 	m.HandleFunc("GET "+apiPath, p.getAPI)
+	m.HandleFunc("GET "+themePath, func(w http.ResponseWriter, r *http.Request) { p.pages.images.serve(w, r, p.notFound) })
 	m.HandleFunc("GET /", p.notFound)
 	return m
 }
@@ -323,7 +324,7 @@ func (p *Portal) routes() *http.ServeMux {
 // after a form, so the success URL must be listed.
 func pageHeaders(styleHash, successURL string, vouchers bool) []header {
 	policy := "default-src 'none'; style-src '" + styleHash +
-		"'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+		"'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 	if vouchers {
 		policy = "script-src '" + voucherScriptHash() + "'; " + policy
 	}

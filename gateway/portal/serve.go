@@ -252,7 +252,7 @@ func (p *Portal) toTLS(w http.ResponseWriter, r *http.Request) {
 			target = withLink(target, link)
 		}
 	}
-	http.Redirect(w, r, target, http.StatusSeeOther)
+	p.redirect(w, r, target)
 }
 
 // recoverPanic logs a panic in a handler at error level; net/http would log it at debug level, which hides it.

@@ -30,7 +30,7 @@ func (p *Portal) getStatus(w http.ResponseWriter, r *http.Request) {
 	page := p.page(r, link)
 	page.Heading = page.T.Online
 	page.Token = p.tokens.formToken(s.Key, time.Now())
-	page.Reload = withLink("/status", link)
+	page.Reload = withLink("/status"+page.Query, link)
 	p.show(page, r, s)
 	p.render(w, http.StatusOK, "status.html", page)
 }
@@ -72,7 +72,7 @@ func (p *Portal) postLogout(w http.ResponseWriter, r *http.Request) {
 	}
 	if !p.tokens.valid(form.Get("token"), s.Key, time.Now()) {
 		p.counters.forged.Add(1)
-		http.Redirect(w, r, "/logout", http.StatusSeeOther) // asks again, with a new token
+		p.redirect(w, r, "/logout") // asks again, with a new token
 		return
 	}
 	if !p.isByOwner(r, s) && !p.confirmed(w, r, s, form.Get("username")) {
@@ -85,14 +85,14 @@ func (p *Portal) postLogout(w http.ResponseWriter, r *http.Request) {
 	}
 	p.counters.logouts.Add(1)
 	p.log.Info("client logged out", "client", s.Key.String(), "user", s.User, "session", s.ID)
-	http.Redirect(w, r, "/login?note="+noteLoggedOut, http.StatusSeeOther)
+	p.redirect(w, r, "/login?note="+noteLoggedOut)
 }
 
 // admitted returns the session of an admitted client and redirects others to login.
 func (p *Portal) admitted(w http.ResponseWriter, r *http.Request) (session.Session, bool) {
 	s, ok := p.client(w, r)
 	if ok && s.State != session.Authenticated {
-		http.Redirect(w, r, "/login", http.StatusSeeOther)
+		p.redirect(w, r, "/login")
 		return s, false
 	}
 	return s, ok

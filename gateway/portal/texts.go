@@ -3,28 +3,31 @@ package portal
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
-	"path"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/text/language"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 // Texts are all texts of the pages in one language, as in web/texts.en.toml.
 type Texts struct {
-	Lang    string // BCP 47
-	Decimal string // decimal separator, as in "12.3"
-	Days    string // the plural of day
+	Lang     string // BCP 47
+	LangName string // the language's own
+	Decimal  string // decimal separator, as in "12.3"
+	Units    string // of data, from bytes in steps of 1000: "B kB MB GB TB PB EB"
+	// Units of time, with %d.
+	Seconds, Minutes, Hours string
+	Days                    Plural // two at least
 
 	SignIn, SignOut, Connect       string
 	User, Password, Terms          string
 	Or, AcceptText                 string
 	Incomplete, WrongPassword      string
-	Wait                           string // with %d for seconds
-	Remember                       string // with %d for days, two at least
+	Wait                           Plural // seconds
+	Remember                       Plural // days, two at least
 	Devices, Unfit, MoreAsked      string
 	OldForm, LoggedOut             string
 	Online, OnlineText             string
@@ -35,7 +38,7 @@ type Texts struct {
 	Unavailable, UnavailableText   string
 	FaultText                      string // the gateway itself failed, not the server that decides logins
 	NotFound, NotFoundText         string
-	Stay, Back                     string
+	Stay, Back, Language           string
 	ConfirmText, OtherUser         string
 
 	// Vouchers.
@@ -53,71 +56,8 @@ type Texts struct {
 	// How the session before ended, on the login page.
 	TimeUp, Silent, Ended        string
 	SentUp, ReceivedUp, VolumeUp string // which quota is used up
-}
 
-// defaultLanguage is that of clients who prefer none that there is.
-const defaultLanguage = "en"
-
-// builtInTexts returns the languages that need no file in an operator's folder, the default first. Their texts are in
-// web/texts.LANGUAGE.toml.
-var builtInTexts = sync.OnceValue(func() []*Texts {
-	all := []*Texts{mustParse("texts."+defaultLanguage+".toml", Texts{})}
-	names, err := fs.Glob(builtIn, "web/texts.*.toml") // in the order of their names
-	if err != nil {
-		panic(err) // the pattern is right
-	}
-	for _, name := range names {
-		if name = path.Base(name); languageOf(name) != defaultLanguage {
-			all = append(all, mustParse(name, *all[0]))
-		}
-	}
-	return all
-})
-
-// mustParse reads a built-in file of texts. Texts that it lacks are taken from base.
-func mustParse(name string, base Texts) *Texts {
-	data, err := builtIn.ReadFile("web/" + name)
-	if err == nil {
-		base.Lang = languageOf(name)
-		var t *Texts
-		if t, err = parseTexts(name, data, base); err == nil {
-			return t
-		}
-	}
-	panic(err) // tests read all files
-}
-
-// maxLanguages bounds how many of a client's languages are considered.
-const maxLanguages = 16
-
-// textsFor chooses the preferred language of an Accept-Language field (RFC 9110, 12.5.4),
-// the first of equals, and the first of languages if none matches.
-func textsFor(accept string, languages []*Texts) *Texts {
-	best, bestQuality := languages[0], 0.0
-	for range maxLanguages {
-		var item string
-		item, accept, _ = strings.Cut(accept, ",")
-		tag, params, _ := strings.Cut(item, ";")
-		// An invalid weight excludes the language.
-		quality := 1.0
-		if q, ok := strings.CutPrefix(strings.ReplaceAll(params, " ", ""), "q="); ok {
-			var err error
-			if quality, err = strconv.ParseFloat(q, 64); err != nil || quality > 1 {
-				quality = 0
-			}
-		}
-		// "de-AT" is served with "de" (RFC 4647, 3.4).
-		primary, _, _ := strings.Cut(strings.TrimSpace(tag), "-")
-		for _, t := range languages {
-			if quality > bestQuality && strings.EqualFold(primary, t.Lang) {
-				best, bestQuality = t, quality
-			}
-		}
-		if accept == "" {
-			break
-		}
-	}
-	return best
+	tag language.Tag // of Lang
 }
 
 // status formats a session.
@@ -156,25 +96,26 @@ func (t *Texts) duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = max(0, d); {
 	case d < time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
+		return withNumber(t.Seconds, int(d/time.Second))
 	case d < time.Hour:
-		return fmt.Sprintf("%d min", d/time.Minute)
+		return withNumber(t.Minutes, int(d/time.Minute))
 	case d < 2*day:
-		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+		return withNumber(t.Hours, int(d/time.Hour)) + " " + withNumber(t.Minutes, int(d%time.Hour/time.Minute))
 	default:
-		return fmt.Sprintf("%d %s", d/day, t.Days)
+		return t.Days.For(int(d / day))
 	}
 }
 
 // bytes is a number of bytes in units of 1000, as data plans count: "12.3 MB".
 func (t *Texts) bytes(n uint64) string {
+	units := strings.Fields(t.Units)
 	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
+		return fmt.Sprintf("%d %s", n, units[0])
 	}
 	// 999,950 would be rounded to "1000.0 kB".
 	value := float64(n)
 	unit := ""
-	for _, unit = range []string{"kB", "MB", "GB", "TB", "PB", "EB"} {
+	for _, unit = range units[1:] {
 		if value /= 1000; value < 999.95 {
 			break
 		}

@@ -100,7 +100,7 @@ func (p *Portal) refuseVoucher(w http.ResponseWriter, page *Page, key session.Ke
 func (p *Portal) wait(w http.ResponseWriter, page *Page, template string, wait time.Duration) {
 	p.counters.backedOff.Add(1)
 	seconds := int(wait/time.Second) + 1
-	page.Alert = fmt.Sprintf(page.T.Wait, seconds)
+	page.Alert = page.T.Wait.For(seconds)
 	w.Header().Set("Retry-After", fmt.Sprint(seconds))
 	p.render(w, http.StatusTooManyRequests, template, page)
 }

@@ -211,7 +211,7 @@ func TestCodeInBrowser(t *testing.T) {
 	b.setView(t, views[0])
 	b.load(t, chromedp.Navigate(base+"/login"))
 	b.checkPage(t, "voucher")
-	order := []string{"username", "password", "button", "code", "second"}
+	order := []string{"summary", "username", "password", "button", "code", "second"}
 	if got := b.focused(t, len(order)); !slices.Equal(got, order) {
 		t.Errorf("tab goes through %q, want %q", got, order)
 	}

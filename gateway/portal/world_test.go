@@ -26,7 +26,7 @@ import (
 )
 
 // english and german are built-in texts.
-var english, german = builtInTexts()[0], textsFor("de", builtInTexts())
+var english, german = builtInTexts()[0], newLanguages(builtInTexts()).preferred("de")
 
 // table is a table of clients in memory, as far as the portal uses it.
 type table struct {

@@ -133,6 +133,9 @@ type Running struct {
 	// OpenPort lets unauthenticated clients reach a port until the given time, or keeps them from it; the zero
 	// time means without end, a past time ends that. A port that is shut stays shut while the same one is opened.
 	OpenPort func(GardenPort, time.Time) error
+	// OpenFor lets one device reach a TCP port of an address until the given time, before it logs in; a past time ends
+	// that. Other devices do not reach it. The addresses of this machine stay closed.
+	OpenFor func(MAC, netip.AddrPort, time.Time) error
 	// Moved calls f for the clients whose packet counters have changed since its last call; at the first call, for those
 	// whose counters are not 0. It reads all in one pass, which costs far less than reading them one by one. It has one
 	// caller at a time. After an error, clients that it has not reached follow with the next call.

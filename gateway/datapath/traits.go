@@ -14,6 +14,7 @@ type Traits struct {
 	HidesLAN      bool // no other program of this machine hears the LAN's clients
 	FastUntracked bool // with datapath.fast, the kernel does not track the connections of packets
 	Networks      bool // a daemon may have several networks
+	Visits        bool // it can open hosts for one device alone (Running.OpenFor)
 }
 
 // UsesKey reports whether the kind heeds a key of [datapath].

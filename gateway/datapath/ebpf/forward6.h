@@ -87,7 +87,9 @@ static __always_inline int may_receive6(struct __sk_buff *skb, const struct ipv6
 	const struct client *c, const void *end, __u64 now)
 {
 	if (c->state != STATE_ADMITTED || expired(c, now)) {
-		int ok = is_open_garden6(&ip->saddr, ports6_of(ip, end).source, ip->nexthdr);
+		struct ports p = ports6_of(ip, end);
+		int ok = is_open_garden6(&ip->saddr, p.source, ip->nexthdr) ||
+			may_visit6(c->mac, &ip->saddr, p.source, ip->nexthdr);
 
 		count(skb, ok ? REASON_GARDEN : REASON_BLOCKED);
 		return ok;

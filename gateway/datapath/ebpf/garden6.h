@@ -3,6 +3,7 @@
 #pragma once
 
 #include "packet6.h"
+#include "visit.h"
 
 /* is_garden6 is is_garden for IPv6. Single addresses alone end: where one has ended, the longest
  * prefix around it holds. */
@@ -46,6 +47,18 @@ __noinline int garden6_port_state(const struct addr6 *addr, __be16 port, __u8 pr
 			return *until & PORT_SHUT ? -1 : 1;
 	}
 	return 0;
+}
+
+/* may_visit6 is may_visit for IPv6. */
+static __always_inline int may_visit6(const __u8 *mac, const struct in6_addr *at, __be16 port, __u8 protocol)
+{
+	struct visit v = { .port = port };
+
+	if (protocol != IPPROTO_TCP)
+		return 0;
+	__builtin_memcpy(v.mac, mac, sizeof(v.mac));
+	__builtin_memcpy(v.addr, at, sizeof(v.addr));
+	return is_visit(&v);
 }
 
 /* is_open_garden6 reports whether a port of an address is in the walled garden now. */

@@ -431,6 +431,13 @@ type gatewayTick struct {
 	Ns      uint64
 }
 
+type gatewayVisit struct {
+	_    structs.HostLayout
+	Mac  [6]uint8
+	Port uint16
+	Addr [16]uint8
+}
+
 type gatewayWork uint32
 
 const (
@@ -490,6 +497,7 @@ const (
 	gatewayMapStats            = "stats"
 	gatewayMapStrangers        = "strangers"
 	gatewayMapTicks            = "ticks"
+	gatewayMapVisits           = "visits"
 	gatewayMapWindowScales     = "window_scales"
 	gatewayProgClassOf         = "class_of"
 	gatewayProgCutIn           = "cut_in"
@@ -615,6 +623,7 @@ type gatewayMapSpecs struct {
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	Strangers        *ebpf.MapSpec `ebpf:"strangers"`
 	Ticks            *ebpf.MapSpec `ebpf:"ticks"`
+	Visits           *ebpf.MapSpec `ebpf:"visits"`
 	WindowScales     *ebpf.MapSpec `ebpf:"window_scales"`
 }
 
@@ -706,6 +715,7 @@ type gatewayMaps struct {
 	Stats            *ebpf.Map `ebpf:"stats"`
 	Strangers        *ebpf.Map `ebpf:"strangers"`
 	Ticks            *ebpf.Map `ebpf:"ticks"`
+	Visits           *ebpf.Map `ebpf:"visits"`
 	WindowScales     *ebpf.Map `ebpf:"window_scales"`
 }
 
@@ -752,6 +762,7 @@ func (m *gatewayMaps) Close() error {
 		m.Stats,
 		m.Strangers,
 		m.Ticks,
+		m.Visits,
 		m.WindowScales,
 	)
 }

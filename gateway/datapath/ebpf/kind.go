@@ -15,7 +15,7 @@ const name = "ebpf"
 // Kind is this kind of data path.
 var Kind = datapath.Kind{
 	Traits: datapath.Traits{Name: name, Keys: []string{"forward", "flow_cache", "shaping"}, PPPoE: true, IPv6: true,
-		Networks: true},
+		Networks: true, Visits: true},
 	Open:         open,
 	Check:        func(s datapath.Setup) error { return Check(config(s)) },
 	Left:         func(s datapath.Setup) bool { return Attached(config(s)) },
@@ -43,8 +43,8 @@ func open(s datapath.Setup) (datapath.Running, error) {
 
 func (d *Datapath) running() datapath.Running {
 	return datapath.Running{
-		Forwarder: d, Wait: d.Wait, Portal: d.Portal, Requests: d.Requests, OpenPort: d.OpenPort, Moved: d.Moved,
-		Forget: d.Forget, Repairs: func() map[string]uint64 { return d.Repairs().Counts() }, Bypassed: d,
+		Forwarder: d, Wait: d.Wait, Portal: d.Portal, Requests: d.Requests, OpenPort: d.OpenPort, OpenFor: d.OpenFor,
+		Moved: d.Moved, Forget: d.Forget, Repairs: func() map[string]uint64 { return d.Repairs().Counts() }, Bypassed: d,
 		IPv6: d.ipv6(),
 	}
 }

@@ -320,6 +320,22 @@ struct {
 	__type(value, __u64); /* as garden's, with PORT_SHUT where the port is closed */
 } garden_ports SEC(".maps");
 
+/* A TCP port of an address that one device alone may reach before it logs in. */
+struct visit {
+	__u8 mac[6];
+	__u16 port;    /* network order */
+	__u8 addr[16]; /* of IPv4: ::ffff:0:0/96 (RFC 4291, 2.5.5.2) */
+};
+
+/* Not pinned: a daemon that begins anew knows of no visits. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct visit);
+	__type(value, __u64); /* ns of CLOCK_MONOTONIC at which it ends */
+} visits SEC(".maps");
+
 /* Networks behind clients on lines: the place of the client's first address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);

@@ -4,6 +4,7 @@
 
 #include "icmp.h"
 #include "local.h"
+#include "visit.h"
 
 #define RST_LEN (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr))
 
@@ -272,6 +273,7 @@ static __always_inline int to_service(struct __sk_buff *skb, const struct iphdr 
 /* preauth is the policy for a known client that is not admitted. */
 static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
+	const struct ethhdr *eth = (void *)(long)skb->data;
 	struct ports p = ports_of(ip, end);
 
 	if (ip->daddr == lan.gateway) {
@@ -281,7 +283,8 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 	}
 	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
 		return drop(skb, REASON_BLOCKED);
-	if (is_open_garden(ip->daddr, p.dest, ip->protocol) && !is_here(skb, ip))
+	if ((is_open_garden(ip->daddr, p.dest, ip->protocol) || ((const void *)(eth + 1) <= end &&
+		may_visit(eth->h_source, ip->daddr, p.dest, ip->protocol))) && !is_here(skb, ip))
 		return may_flow(skb, ip, WORK_GARDEN, WORKS) ? pass(skb, REASON_GARDEN)
 			: drop(skb, REASON_THROTTLED);
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)

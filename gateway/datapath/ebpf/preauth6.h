@@ -300,7 +300,8 @@ __noinline int preauth6(struct __sk_buff *skb)
 			return pass(skb, REASON_LOCAL);
 		return drop(skb, REASON_THROTTLED);
 	}
-	if (!here && is_open_garden6(&ip->daddr, p.dest, ip->nexthdr))
+	if (!here && (is_open_garden6(&ip->daddr, p.dest, ip->nexthdr) ||
+		may_visit6(eth->h_source, &ip->daddr, p.dest, ip->nexthdr)))
 		return may_flow6(ip, c, p, WORK_GARDEN, WORKS) ? pass(skb, REASON_GARDEN)
 			: drop(skb, REASON_THROTTLED);
 	if (ip->nexthdr == IPPROTO_TCP && p.dest == HTTP)

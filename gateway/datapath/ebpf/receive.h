@@ -28,7 +28,9 @@ static __always_inline int may_receive(struct __sk_buff *skb, const struct iphdr
 	const struct client *c, const void *end, __u64 now)
 {
 	if (c->state != STATE_ADMITTED || expired(c, now)) {
-		int ok = is_open_garden(ip->saddr, ports_of(ip, end).source, ip->protocol);
+		struct ports p = ports_of(ip, end);
+		int ok = is_open_garden(ip->saddr, p.source, ip->protocol) ||
+			may_visit(c->mac, ip->saddr, p.source, ip->protocol);
 
 		count(skb, ok ? REASON_GARDEN : REASON_BLOCKED);
 		return ok;

@@ -92,10 +92,12 @@ var allowedImports = map[string][]string{
 	"gateway/dhcp":  {"gateway/framelink", "gateway/ticker", "gateway/budget", "gateway/leasefile"},
 	"gateway/dhcp6": {"gateway/budget", "gateway/due", "gateway/framelink", "gateway/leasefile", "gateway/ticker"},
 	"gateway/dns":   {"gateway/budget"}, "gateway/guesses": {"gateway/budget", "gateway/session"}, // who guesses passwords
-	"gateway/portal": {"gateway/budget", "gateway/guesses", "gateway/session", "gateway/uam", "gateway/wispr",
-		"textfile"},
+	"gateway/portal": {"gateway/budget", "gateway/guesses", "gateway/oidc", "gateway/session", "gateway/uam",
+		"gateway/wispr", "textfile"},
 	"gateway/uam":     {"gateway/guesses", "gateway/session", "gateway/wispr"},
 	"gateway/wispr":   {},
+	"gateway/oidc":    {"gateway/session", "textfile"},                     // logins at OpenID providers
+	"gateway/visit":   {"gateway/datapath", "gateway/dns", "gateway/oidc"}, // their hosts, open for one device
 	"gateway/pppoe":   {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},
 	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},

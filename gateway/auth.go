@@ -126,6 +126,7 @@ func (t limitDefaults) Admit(addr netip.Addr, login session.Login) (session.Sess
 		return s, err
 	}
 	t.g.admitted(s)
+	t.g.endVisits(s)
 	t.g.warnOfPorts(s.Addr)
 	if !t.operator {
 		t.g.remember(s, login)

@@ -34,6 +34,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/nat"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
+	"github.com/gateweigh/gateweigh/gateway/oidc"
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/gateway/radius"
@@ -41,6 +42,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
 	"github.com/gateweigh/gateweigh/gateway/users"
+	"github.com/gateweigh/gateweigh/gateway/visit"
 	"github.com/gateweigh/gateweigh/gateway/voucher"
 )
 
@@ -73,6 +75,8 @@ type gateway struct {
 	users       *users.Accounts
 	devices     devices
 	vouchers    *voucher.Book // nil: there are none
+	providers   *oidc.Desk    // at which clients log in; nil: none
+	visits      *visit.Garden // of clients that log in there; nil as providers is
 	dhcp        *dhcp.Server
 	dns         *dns.Server
 	pppoe       *pppoe.Server
@@ -162,6 +166,7 @@ func (g *gateway) parts() []part {
 		{"RADIUS", g.openRADIUS},
 		{"accounting", func(context.Context) (opened, error) { return opened{run: g.account}, nil }},
 		{"requests of RADIUS servers", g.openRequests},
+		{"OpenID providers", g.openProviders},
 		step("login", g.openPortal),
 		{"devices", g.openDevices}, // closed before the sessions, which it admits
 		{"pppoe", g.openLines},     // closed before the sessions: a link that ends by then is taken up by the next daemon

@@ -19,6 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
+	"github.com/gateweigh/gateweigh/gateway/oidc"
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -39,9 +40,7 @@ func (g *gateway) radiusConfig() radius.Config {
 		out.Retries = -1 // none: for radius, 0 means the default
 	}
 	for _, p := range g.cfg.Profiles {
-		out.Profiles[p.Name] = radius.Profile{Sessions: p.SessionsPerUser, Limits: session.Limits{
-			SessionTimeout: p.SessionTimeout, IdleTimeout: p.IdleTimeout, UpBytes: p.UpQuota, DownBytes: p.DownQuota,
-			TotalBytes: p.TotalQuota, UpBps: p.UpRate, DownBps: p.DownRate}}
+		out.Profiles[p.Name] = radius.Profile{Sessions: p.SessionsPerUser, Limits: limitsOf(p)}
 	}
 	for _, s := range r.Servers() {
 		out.Servers = append(out.Servers, radius.Server{Address: s.Address, AcctAddress: s.AcctAddress, Secret: s.Secret})
@@ -98,6 +97,9 @@ func (g *gateway) dnsConfig() dns.Config {
 			}
 			return s.MAC, admitted
 		},
+	}
+	if g.visits != nil {
+		out.Watcher = g.visits
 	}
 	if cfg.Portal.Enabled {
 		out.Probes = portal.ProbeNames()
@@ -160,6 +162,10 @@ func CheckFiles(cfg *config.Config) []Finding {
 				"prints the hash)", cfg.Users.File, name)
 	}
 	if cfg.Portal.Enabled {
+		if cfg.Auth.Has(config.MethodOIDC) {
+			g.providers, err = oidc.New(g.providersConfig())
+			s.refuse(err)
+		}
 		_, err = g.newPortal(make([]byte, keySize), limitDefaults{nil, g, false}, sources)
 		s.refuse(err)
 	}
@@ -205,6 +211,9 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 			ClickThrough: g.cfg.Auth.Has(config.MethodClickThrough),
 		},
 		VoucherUsers: voucher.UserOf(""),
+	}
+	if g.providers != nil {
+		cfg.Providers = g.providers
 	}
 	if g.vouchers != nil {
 		cfg.UserOfCode = g.vouchers.UserOf

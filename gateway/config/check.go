@@ -44,6 +44,7 @@ func (c *Config) check() strict.Problems {
 	k.checkPPPoE()
 	k.checkIdent()
 	k.checkLogin()
+	k.checkOIDC()
 	k.checkDevices()
 	k.checkProfiles()
 	k.checkDatapath()

@@ -35,6 +35,7 @@ const (
 	MethodUsers        = "users"
 	MethodClickThrough = "click-through"
 	MethodVoucher      = "voucher"
+	MethodOIDC         = "oidc"
 
 	PAP      = "pap"
 	CHAP     = "chap"
@@ -94,6 +95,7 @@ type Config struct {
 	PPPoE    PPPoE
 	Ident    Ident
 	Auth     Auth
+	OIDC     []OIDC // in the file's order
 	Devices  Devices
 	RADIUS   RADIUS
 	Users    Users
@@ -276,7 +278,7 @@ func (i Ident) Users() map[string][]string {
 
 // Auth is how clients log in.
 type Auth struct {
-	Methods []string // MethodRADIUS, MethodUsers, MethodVoucher, MethodClickThrough
+	Methods []string // MethodRADIUS, MethodUsers, MethodVoucher, MethodOIDC, MethodClickThrough
 }
 
 // Has reports whether clients may log in this way.

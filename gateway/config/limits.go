@@ -74,7 +74,7 @@ func (k *checker) checkProfiles() {
 			used[k.Profiles[i].Name] = line
 		}
 	}
-	if k.rows[table] > 0 && !k.Auth.Has(MethodRADIUS) && !k.Devices.RADIUS {
+	if k.rows[table] > 0 && !k.Auth.Has(MethodRADIUS) && !k.Devices.RADIUS && !k.UsesProfiles() {
 		k.reportAt(k.lines[table+"#1"], table, "%s: RADIUS servers name profiles, and auth.methods does not have %q",
 			noEffect, MethodRADIUS)
 	}

@@ -172,6 +172,7 @@ func (k *checker) openFiles() {
 	} else if k.Devices.Password != "" && isPublic(k.File) {
 		k.report("devices.password", "everyone can read this file: chmod o-r %s, or use password_file", k.File)
 	}
+	k.openOIDC()
 	k.checkSecrets()
 	k.checkDevicesFile()
 	if f := k.Users.File; f != "" {
@@ -266,14 +267,19 @@ func (c *Config) complete() {
 		}
 	}
 	c.completeUAM()
+	c.completeOIDC()
 	if c.FlowLog.Folder == "" {
 		c.FlowLog.Folder = filepath.Join(c.StateDir, "flows")
 	}
-	for _, path := range []*string{
+	paths := []*string{
 		&c.RADIUS.Primary.SecretFile, &c.RADIUS.Secondary.SecretFile, &c.Users.File,
 		&c.Devices.File, &c.Devices.PasswordFile, &c.UAM.SecretFile,
 		&c.Portal.TLSCert, &c.Portal.TLSKey, &c.Portal.Templates,
-	} {
+	}
+	for i := range c.OIDC {
+		paths = append(paths, &c.OIDC[i].SecretFile, &c.OIDC[i].CAFile)
+	}
+	for _, path := range paths {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(filepath.Dir(c.File), *path)
 		}

@@ -41,7 +41,7 @@ var meanings = map[string]meaning{
 		"6957). `\"all\"`: it also answers clients' neighbour solicitations for each other (RFC 4389), so that clients " +
 		"that are logged in reach each other through it, and both are billed. `\"off\"`: clients hear each other"},
 	"network.name": {unset: required, text: "a table `[[network]]` for each of [several networks](../networks.md), in " +
-		"place of `[lan]`. In it `[network.dhcp]`, and likewise `dhcp6`, `dns`, `nat`, `garden`, `portal`, `auth`, " +
+		"place of `[lan]`. In it `[network.dhcp]`, and likewise `dhcp6`, `dns`, `nat`, `garden`, `portal`, `auth`, `oidc`, " +
 		"`pppoe`, `ident`, `radius`, `users`, `limits` and `prefix_pool`, have the network's own keys; the keys of the " +
 		"file's tables are the defaults. The network's folders in `state_dir` and `datapath.pin_dir` have this name"},
 	"network.reaches": {unset: "none", text: "names of other networks: their clients and the clients of this network " +
@@ -154,7 +154,32 @@ var meanings = map[string]meaning{
 		"that the device opens can then read who is logged in, and log in or out"},
 
 	"auth.methods": {unset: required, text: "how clients log in; `\"voucher\"`: by the codes of " +
-		"[vouchers](../vouchers.md)"},
+		"[vouchers](../vouchers.md); `\"oidc\"`: at [OpenID providers](../openid-connect.md)"},
+
+	"oidc.name": {unset: required, text: "a table `[[oidc]]` for each [OpenID provider](../openid-connect.md), with " +
+		"`\"oidc\"` in `auth.methods`. The name is in the redirect URI, `/oidc/NAME/callback` at the portal's https URL"},
+	"oidc.label": {unset: "`oidc.name`", text: "what the button and the pages call the provider"},
+	"oidc.issuer": {unset: required, text: "the provider's issuer, exactly as it writes it; its metadata are at " +
+		"`ISSUER/.well-known/openid-configuration`"},
+	"oidc.client_id":          {unset: required, text: "as whom the provider knows this gateway"},
+	"oidc.client_secret_file": {unset: "a public client", text: "file with the client secret; not readable by everyone"},
+	"oidc.ca_file":            {unset: "the system's", text: "certificate authorities of the provider's hosts, PEM"},
+	"oidc.scopes":             {unset: "`[\"email\"]`", text: "scopes that are asked for beside `openid`"},
+	"oidc.user": {unset: "`email` if `email_verified` is true, otherwise `sub`", text: "the claim that is the user's " +
+		"name in sessions, accounting and the log"},
+	"oidc.domains": {unset: "any", text: "domains of e-mail addresses: others, and those that the provider has not " +
+		"verified, may not log in"},
+	"oidc.require": {unset: "nothing", text: "a claim, a text or a list of texts, that must have one of `oidc.values`, " +
+		"such as `\"groups\"`"},
+	"oidc.values":  {unset: "none", text: "values of `oidc.require` that may log in"},
+	"oidc.profile": {unset: "none", text: "the `[[limits.profile]]` of the provider's users"},
+	"oidc.profile_claim": {unset: "none", text: "the claim that names a user's `[[limits.profile]]`: the first of its " +
+		"values that is one. Users whose claim names none have `oidc.profile`, and without it may not log in"},
+	"oidc.session_timeout": {unset: "that of the profile, or of `[limits]`", text: "length of a session"},
+	"oidc.login_time": {unset: "`\"10m\"`", text: "how long a login may take. Until then, or until the login ends, " +
+		"the device reaches the provider's hosts"},
+	"oidc.garden": {unset: "none", text: "names that the provider's pages need, as in `garden.domains`, beside that of " +
+		"its authorization endpoint. They open with it, at port 443, for the device that logs in"},
 
 	"devices.file": {unset: "none", text: "[devices that come in without a login](../devices.md), a MAC address a line, " +
 		"with limits and a name; others may not write it. A change is read within a second. A file with mistakes " +

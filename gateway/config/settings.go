@@ -66,7 +66,8 @@ func (c *Config) settings() []setting {
 	}, c.lanSettings(), c.networkSettings(), []setting{
 		keyAt("wan.interface", &c.WAN.Interface, link),
 		keyAt("wan.delegation", &c.WAN.Delegation, strict.Boolean),
-	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.uamSettings(), c.deviceSettings(), c.pppoeSettings(),
+	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.uamSettings(), c.oidcSettings(), c.deviceSettings(),
+		c.pppoeSettings(),
 		c.identSettings(), c.radiusSettings(), c.flowSettings(), []setting{
 			keyAt("users.file", &c.Users.File, file),
 		}, c.limitSettings(), []setting{
@@ -134,7 +135,7 @@ func (c *Config) portalSettings() []setting {
 		keyAt("portal.terms", &c.Portal.Terms, prose(20_000)),
 		keyAt("portal.wispr", &c.Portal.WISPr, strict.Boolean),
 		keyAt("auth.methods", &c.Auth.Methods,
-			list(strict.Word(MethodRADIUS, MethodUsers, MethodVoucher, MethodClickThrough))),
+			list(strict.Word(MethodRADIUS, MethodUsers, MethodVoucher, MethodOIDC, MethodClickThrough))),
 	}
 }
 

@@ -45,6 +45,9 @@ type Config struct {
 	// NeverOpen are prefixes that no name can open, in addition to private and special ones: the gateway's own addresses.
 	NeverOpen []netip.Prefix
 
+	// Watcher is told the addresses of names that it watches; nil: nobody watches.
+	Watcher Watcher
+
 	Local  map[string]netip.Addr // names answered here: the portal's own
 	Local6 map[string]netip.Addr // and their IPv6 addresses
 	IPv6   bool                  // false: AAAA queries get an empty answer, because clients' IPv6 is blocked
@@ -69,6 +72,15 @@ type PortName struct {
 	Pattern  string
 	Protocol uint8 // TCP or UDP, as in IP
 	Port     uint16
+}
+
+// Watcher wants to know the addresses of names. Its methods may be called from several goroutines, before each answer.
+type Watcher interface {
+	// Watches reports whether it wants to know the addresses of a name: "login.example.org", in small letters.
+	Watches(name string) bool
+	// Learned tells the addresses that a name has in an answer, which is sent when Learned returns, and for how long a
+	// client may use them.
+	Learned(name string, addrs []netip.Addr, good time.Duration)
 }
 
 // Opener lets unauthenticated clients reach a prefix, or a port of it, until the given time, or keeps them from its
@@ -127,7 +139,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// policy decides about queries and answers. Its methods are pure.
+// policy decides about queries and answers. Its methods are pure, but for what they tell the watcher.
 type policy struct {
 	garden    garden
 	ports     []portGarden
@@ -137,11 +149,12 @@ type policy struct {
 	open      []netip.Prefix
 	neverOpen []netip.Prefix
 	ipv6      bool
+	watcher   Watcher // nil: nobody
 }
 
 func newPolicy(c Config) (*policy, error) {
 	p := &policy{local: map[string]netip.Addr{}, local6: map[string]netip.Addr{}, open: c.Open, neverOpen: c.NeverOpen,
-		ipv6: c.IPv6}
+		ipv6: c.IPv6, watcher: c.Watcher}
 	var err error
 	if p.garden, err = newGarden(c.Garden); err != nil {
 		return nil, err
@@ -238,8 +251,16 @@ var global6 = netip.MustParsePrefix("2000::/3")
 // openable reports whether the address of a garden name may be opened: a name must not open the LAN or the gateway (DNS
 // rebinding).
 func (p *policy) openable(addr netip.Addr) bool {
-	in := func(n netip.Prefix) bool { return n.Contains(addr) }
-	global := addr.Is4() && addr.IsGlobalUnicast() && !addr.IsPrivate() || p.ipv6 && global6.Contains(addr)
-	return global &&
-		!slices.ContainsFunc(special, in) && !slices.ContainsFunc(p.neverOpen, in) && !slices.ContainsFunc(p.open, in)
+	return Openable(addr, p.ipv6, p.neverOpen) && !slices.ContainsFunc(p.open, holds(addr))
+}
+
+// Openable reports whether a name may open an address in the walled garden, beside neverOpen: a global one, of IPv6
+// where clients have that.
+func Openable(addr netip.Addr, ipv6 bool, neverOpen []netip.Prefix) bool {
+	global := addr.Is4() && addr.IsGlobalUnicast() && !addr.IsPrivate() || ipv6 && global6.Contains(addr)
+	return global && !slices.ContainsFunc(special, holds(addr)) && !slices.ContainsFunc(neverOpen, holds(addr))
+}
+
+func holds(addr netip.Addr) func(netip.Prefix) bool {
+	return func(n netip.Prefix) bool { return n.Contains(addr) }
 }

@@ -3,6 +3,7 @@ package dns
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	miekg "github.com/miekg/dns"
@@ -27,7 +28,7 @@ func (p *policy) screen(raw []byte) (query, reply *miekg.Msg) {
 	case question.Qtype == miekg.TypeAAAA && !p.ipv6:
 		return nil, respond(q, miekg.RcodeSuccess)
 	case (question.Qtype == miekg.TypeHTTPS || question.Qtype == miekg.TypeSVCB) &&
-		slices.ContainsFunc(p.gardenPorts(name), func(d gardenPort) bool { return !d.shut }):
+		(p.watched(name) || slices.ContainsFunc(p.gardenPorts(name), func(d gardenPort) bool { return !d.shut })):
 		// These records name further addresses, which would not be open. Without them clients ask for A records.
 		return nil, respond(q, miekg.RcodeSuccess)
 	}
@@ -162,7 +163,29 @@ func (p *policy) replyFor(q, answer *miekg.Msg) (*miekg.Msg, []opening) {
 	if r.Rcode != miekg.RcodeSuccess {
 		return r, nil
 	}
+	p.tell(q.Question[0], answer.Answer)
 	return r, p.learn(q.Question[0], answer.Answer)
+}
+
+// watched reports whether somebody wants to know the addresses of a canonical name.
+func (p *policy) watched(name string) bool {
+	return p.watcher != nil && p.watcher.Watches(strings.TrimSuffix(name, "."))
+}
+
+// tell tells the watcher the addresses of a question's name.
+func (p *policy) tell(question miekg.Question, answer []miekg.RR) {
+	name := miekg.CanonicalName(question.Name)
+	if question.Qtype != miekg.TypeA && question.Qtype != miekg.TypeAAAA || !p.watched(name) {
+		return
+	}
+	var addrs []netip.Addr
+	good := minOpen
+	for _, a := range addressesOf(name, answer) {
+		addrs, good = append(addrs, a.addr), max(good, min(a.ttl, maxOpen))
+	}
+	if len(addrs) > 0 {
+		p.watcher.Learned(strings.TrimSuffix(name, "."), addrs, good+openGrace)
+	}
 }
 
 // learn returns what the addresses of a question's name open if the name is in the garden or a probe's: those of

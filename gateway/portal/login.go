@@ -126,6 +126,9 @@ func (p *Portal) logInBy(w http.ResponseWriter, r *http.Request, page *Page, for
 	case method == methodClick && p.cfg.Methods.ClickThrough:
 		p.admit(w, r, page, s.Key, p.cfg.Methods.Guest)
 		return
+	case method == methodProvider && p.cfg.Providers != nil:
+		p.toProvider(w, r, page, form, s.Key)
+		return
 	case method == methodVoucher && p.cfg.Methods.Voucher:
 		p.logInByCode(w, r, page, Credentials{Code: strings.TrimSpace(form.Get("code")), Key: s.Key,
 			FurtherAddrs: s.FurtherAddrs, Failures: try.FailedCodes()}, try)
@@ -243,6 +246,7 @@ func (p *Portal) loginPage(page *Page, token string) *Page {
 	if page.Voucher = p.cfg.Methods.Voucher; page.Voucher {
 		page.Script = voucherScript
 	}
+	page.Providers = p.buttons(t)
 	page.Terms = p.terms
 	page.Token = token
 	if days := p.cfg.RememberDays; days > 0 {

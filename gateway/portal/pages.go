@@ -43,18 +43,21 @@ type Page struct {
 	Alert   string // all pages: something that went wrong, as a wrong password
 	Message string // all pages: RADIUS' Reply-Message
 	Token   string // all pages: must be sent back by each form as `token`
-	// all pages: the page that the client asked for, http or https; a login form sends it back as `url`
+	// all pages: the page that the client asked for, http or https; a login form sends it back as `url`.
+	// `provider.html`: the OpenID provider's page
 	URL     string
 	URLHost string // all pages: its site
 
 	// `login.html`: there is a login with name and password; the form posts `username` and `password` to `/login`
 	Login bool
 	// `login.html`: there is one by a voucher's code; the form posts `method=voucher` and `code` to `/login`
-	Voucher      bool
-	Code         string      // `login.html`: the code as typed before
-	WrongCode    bool        // `login.html`: the code was wrong
-	Script       template.JS // `login.html`: puts the code of a QR code into the field `id="code"`; may be left out
-	ClickThrough bool        // `login.html`: there is one by a click; the form posts `method=click` to `/login`
+	Voucher   bool
+	Code      string      // `login.html`: the code as typed before
+	WrongCode bool        // `login.html`: the code was wrong
+	Script    template.JS // `login.html`: puts the code of a QR code into the field `id="code"`; may be left out
+	// `login.html`: OpenID providers; the form posts `method=oidc` and a button `provider` with `.Name` to `/login`
+	Providers    []ProviderButton
+	ClickThrough bool // `login.html`: there is one by a click; the form posts `method=click` to `/login`
 	// `login.html`: what the form of the click asks. Each is sent as its `.Name`, and shown with `.Label`, `.Value` as
 	// typed before, `.Required`, `.Wrong`, and the input's `.Type`, `.Max` (characters) and `.Autocomplete`
 	Fields []FieldOfPage
@@ -88,7 +91,7 @@ var builtIn embed.FS
 
 // Template files; layout.html defines what the others share.
 var (
-	pageFiles   = []string{"login.html", "status.html", "logout.html", "error.html"}
+	pageFiles   = []string{"login.html", "status.html", "logout.html", "provider.html", "error.html"}
 	sharedFiles = []string{"layout.html", "theme.css", "style.css"}
 )
 
@@ -218,6 +221,7 @@ func samplePage(t *Texts, full bool) *Page {
 		p.URL, p.URLHost, p.Reload, p.ClickThrough, p.Confirm, p.Terms = "http://h/", "h", "/status", true, true,
 			[]string{"t"}
 		p.Remember, p.Remembers = "r", true
+		p.Providers = []ProviderButton{{"p", "P"}}
 		p.Status = &Status{"u", "e", "t", "s", "r", "d"}
 		p.Fields = []FieldOfPage{{Name: "room", Label: "l", Value: "v", Required: true, Wrong: true, Type: "text", Max: 9,
 			Autocomplete: "off"}, {Name: "email"}}

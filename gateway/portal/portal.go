@@ -106,6 +106,8 @@ type Config struct {
 	// Elsewhere speaks with a portal elsewhere, to which clients are sent instead of the login page. It answers all
 	// requests for the portal but those of the API. Nil: there is none.
 	Elsewhere *uam.Server
+	// Providers are the OpenID providers at which clients log in; nil: none. They need TLS and Name.
+	Providers Providers
 	// Log is slog.Default() when nil.
 	Log *slog.Logger
 }
@@ -144,7 +146,8 @@ type Portal struct {
 	mux      *http.ServeMux
 	counters counters
 
-	manyCodes budget.OncePerMinute // messages of too many wrong codes
+	manyCodes  budget.OncePerMinute // messages of too many wrong codes
+	manyLogins budget.OncePerMinute // messages of too many open logins at providers
 
 	terms []string  // paragraphs
 	forms formPages // login pages without the token
@@ -213,8 +216,11 @@ func (c *Config) check(auth Authenticator) error {
 	if a := c.Address6; a.IsValid() && (!a.Is6() || a.Is4In6() || a.IsUnspecified()) {
 		bad("address %q: give an IPv6 address", a)
 	}
-	if !c.Methods.Login && !c.Methods.ClickThrough && !c.Methods.Voucher {
+	if !c.Methods.Login && !c.Methods.ClickThrough && !c.Methods.Voucher && c.Providers == nil {
 		bad("no method to log in: turn on login, vouchers or click-through")
+	}
+	if c.Providers != nil && (c.TLS == (TLS{}) || c.Name == "") {
+		bad("providers send clients back by https to a name: give a certificate and a name")
 	}
 	if (c.Methods.Login || c.Methods.Voucher) && auth == nil {
 		bad("login needs somebody who knows the users: configure RADIUS, a users file or vouchers")
@@ -311,6 +317,7 @@ func (p *Portal) routes() *http.ServeMux {
 	m.HandleFunc("GET /{$}", p.getHome)
 	m.HandleFunc("GET /login", p.getLogin)
 	m.HandleFunc("POST /login", p.postLogin)
+	m.HandleFunc("GET "+callbackPath("{provider}"), p.getCallback)
 	m.HandleFunc("GET /status", p.getStatus)
 	m.HandleFunc("GET /logout", p.getLogout)
 	m.HandleFunc("POST /logout", p.postLogout)

@@ -53,6 +53,10 @@ type Texts struct {
 	LeftToday, UsedToday, Again           string // Again: before the time at which the day's allowance begins again
 	ConfirmRoomText                       string
 
+	// OpenID providers, with %s for what the button calls one.
+	SignInWith, NotSignedIn string
+	StaleSignIn             string // its answer came too late, or to another device or browser
+
 	// How the session before ended, on the login page.
 	TimeUp, Silent, Ended        string
 	SentUp, ReceivedUp, VolumeUp string // which quota is used up

@@ -1,0 +1,221 @@
+// What a provider says of itself, and the way to it.
+
+package oidc
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	gooidc "github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/gateweigh/gateweigh/textfile"
+)
+
+const (
+	// askTime bounds what a client waits for of a provider.
+	askTime = 15 * time.Second
+	// maxAnswer bounds a provider's answer, bytes.
+	maxAnswer = 1 << 20
+	// metadataAge is how long metadata is used before it is asked for again.
+	metadataAge = 24 * time.Hour
+	// A provider that did not answer is asked again after retryFirst, then after twice as long and so on.
+	retryFirst, retryMost = 5 * time.Second, 5 * time.Minute
+)
+
+// provider is one provider, with what it says of itself.
+type provider struct {
+	cfg    Provider
+	client *http.Client
+	log    *slog.Logger
+	asking chan struct{} // with space for one: who asks for the metadata
+
+	mu    sync.Mutex
+	known *metadata // guarded by mu: nil: not asked yet
+	since time.Time // guarded by mu: when it was last asked for with success
+}
+
+// metadata is what a provider says of itself (OpenID Connect Discovery 1.0, 3).
+type metadata struct {
+	provider *gooidc.Provider
+	oauth    oauth2.Config
+	login    *url.URL // the authorization endpoint
+	said
+}
+
+// said are the metadata that go-oidc does not read.
+type said struct {
+	Issuer      string   `json:"issuer"`
+	AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
+	SendsIssuer bool     `json:"authorization_response_iss_parameter_supported"` // RFC 9207, 3
+	Challenges  []string `json:"code_challenge_methods_supported"`               // RFC 8414, 2
+}
+
+func newProvider(c Provider, log *slog.Logger) (*provider, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	transport.MaxConnsPerHost = 16
+	if c.CAFile != "" {
+		pem, err := textfile.Read(c.CAFile, maxAnswer)
+		if err != nil {
+			return nil, fmt.Errorf("reading the certificate authority: %w", err)
+		}
+		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s has no certificate in PEM", c.CAFile)
+		}
+	}
+	return &provider{cfg: c, log: log.With("provider", c.Name), asking: make(chan struct{}, 1), client: &http.Client{
+		Transport: bounded{transport}, Timeout: askTime,
+		CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+			return fmt.Errorf("a redirection to %s is not followed: give the issuer as the provider writes it", r.URL.Host)
+		},
+	}}, nil
+}
+
+// bounded reads no more than maxAnswer of an answer.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(answer.Body, maxAnswer), answer.Body}
+	}
+	return answer, err
+}
+
+// ctx is a context by which go-oidc and oauth2 use this provider's client.
+func (p *provider) ctx(ctx context.Context) context.Context {
+	return gooidc.ClientContext(ctx, p.client)
+}
+
+// metadata returns what the provider says of itself, which is asked for if it is not known.
+func (p *provider) metadata(ctx context.Context) (*metadata, error) {
+	p.mu.Lock()
+	known := p.known
+	p.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	select {
+	case p.asking <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("asking %s: %w", p.cfg.Issuer, ctx.Err())
+	}
+	defer func() { <-p.asking }()
+	p.mu.Lock()
+	known = p.known
+	p.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	return p.ask(ctx)
+}
+
+// ask asks for the metadata.
+func (p *provider) ask(ctx context.Context) (*metadata, error) {
+	found, err := gooidc.NewProvider(p.ctx(ctx), p.cfg.Issuer)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", p.cfg.Issuer, err)
+	}
+	m := &metadata{provider: found}
+	if err := found.Claims(&m.said); err != nil {
+		return nil, fmt.Errorf("reading what %s says of itself: %w", p.cfg.Issuer, err)
+	}
+	endpoint := found.Endpoint()
+	if m.login, err = url.Parse(endpoint.AuthURL); err != nil || m.login.Scheme != "https" || m.login.Hostname() == "" {
+		return nil, fmt.Errorf("%s has its login page at %q, which is no https URL", p.cfg.Issuer, endpoint.AuthURL)
+	}
+	if t, err := url.Parse(endpoint.TokenURL); err != nil || t.Scheme != "https" {
+		return nil, fmt.Errorf("%s gives tokens at %q, which is no https URL", p.cfg.Issuer, endpoint.TokenURL)
+	}
+	if len(m.Challenges) > 0 && !slices.Contains(m.Challenges, "S256") {
+		return nil, fmt.Errorf("%s does not know PKCE's S256", p.cfg.Issuer)
+	}
+	endpoint.AuthStyle = p.authStyle(m.AuthMethods)
+	m.oauth = oauth2.Config{ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret, Endpoint: endpoint,
+		RedirectURL: p.cfg.RedirectURL, Scopes: append([]string{gooidc.ScopeOpenID}, p.cfg.Scopes...)}
+	p.mu.Lock()
+	p.known, p.since = m, time.Now()
+	p.mu.Unlock()
+	return m, nil
+}
+
+// authStyle is how the gateway proves who it is: by HTTP Basic, which is the default (OpenID Connect Discovery 1.0, 3),
+// unless the provider knows client_secret_post alone. A public client only says its name, in the body.
+func (p *provider) authStyle(methods []string) oauth2.AuthStyle {
+	if p.cfg.ClientSecret == "" || len(methods) > 0 && !slices.Contains(methods, "client_secret_basic") &&
+		slices.Contains(methods, "client_secret_post") {
+		return oauth2.AuthStyleInParams
+	}
+	return oauth2.AuthStyleInHeader
+}
+
+// follow asks for the metadata at the start and again when they are old, until ctx ends.
+func (p *provider) follow(ctx context.Context) {
+	wait := time.Duration(0)
+	pause := retryFirst
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case p.asking <- struct{}{}:
+		}
+		limited, cancel := context.WithTimeout(ctx, askTime)
+		_, err := p.ask(limited)
+		cancel()
+		<-p.asking
+		switch {
+		case err == nil:
+			wait, pause = metadataAge, retryFirst
+			p.log.Info("the provider's metadata are known", "issuer", p.cfg.Issuer, "redirect_uri", p.cfg.RedirectURL)
+		case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+			return
+		default:
+			if pause == retryFirst {
+				p.log.Warn("the provider does not answer: nobody can log in by it for now", "err", err)
+			}
+			wait, pause = pause, min(2*pause, retryMost)
+		}
+	}
+}
+
+// hosts are what a browser needs of the provider: the login page, and what the operator lists.
+func (p *provider) hosts(m *metadata) []Host {
+	port := uint16(443)
+	if n, err := strconv.ParseUint(m.login.Port(), 10, 16); err == nil {
+		port = uint16(n)
+	}
+	all := []Host{{m.login.Hostname(), port}}
+	for _, name := range p.cfg.Garden {
+		all = append(all, Host{name, port})
+		if port != 443 {
+			all = append(all, Host{name, 443})
+		}
+	}
+	return all
+}
+
+// loginURL is the provider's page for a login.
+func (p *provider) loginURL(m *metadata, l *login) string {
+	return m.oauth.AuthCodeURL(l.state, gooidc.Nonce(l.nonce), oauth2.S256ChallengeOption(l.verifier))
+}

@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/netip"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/dns"
+	"github.com/gateweigh/gateweigh/gateway/oidc"
+	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/visit"
+)
+
+// openProviders opens the logins at OpenID providers, whose hosts the data path opens for one device alone.
+func (g *gateway) openProviders(context.Context) (o opened, err error) {
+	if !g.cfg.Auth.Has(config.MethodOIDC) || !g.cfg.Portal.Enabled {
+		return o, nil
+	}
+	g.visits = visit.New(visit.Config{Open: g.dp.OpenFor, Openable: g.openable, Log: g.log,
+		Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+		}})
+	if g.providers, err = oidc.New(g.providersConfig()); err != nil {
+		return o, err
+	}
+	return opened{run: g.providers.Run}, nil
+}
+
+// openable reports whether a provider's name may open an address.
+func (g *gateway) openable(addr netip.Addr) bool {
+	c := g.dnsConfig()
+	return dns.Openable(addr, g.cfg.LAN.Address6.IsValid(), c.NeverOpen)
+}
+
+func (g *gateway) providersConfig() oidc.Config {
+	out := oidc.Config{Profiles: map[string]oidc.Profile{}, Visitors: g.visits, Log: g.log}
+	for _, p := range g.cfg.Profiles {
+		out.Profiles[p.Name] = oidc.Profile{Sessions: p.SessionsPerUser, Limits: limitsOf(p)}
+	}
+	site := g.portalConfig(nil)
+	for _, p := range g.cfg.OIDC {
+		out.Providers = append(out.Providers, oidc.Provider{
+			Name: p.Name, Label: cmp.Or(p.Label, p.Name), Issuer: p.Issuer, ClientID: p.ClientID, ClientSecret: p.Secret,
+			Scopes: p.Scopes, CAFile: p.CAFile, UserClaim: p.User, Domains: p.Domains, RequiredClaim: p.Require,
+			RequiredValues: p.Values, Profile: p.Profile, ProfileClaim: p.ProfileClaim, SessionTimeout: p.Session,
+			LoginTime: p.LoginTime, Garden: p.Garden, RedirectURL: site.CallbackURL(p.Name)})
+	}
+	return out
+}
+
+// limitsOf are the limits of a profile.
+func limitsOf(p config.Profile) session.Limits {
+	return session.Limits{
+		SessionTimeout: p.SessionTimeout, IdleTimeout: p.IdleTimeout, UpBytes: p.UpQuota, DownBytes: p.DownQuota,
+		TotalBytes: p.TotalQuota, UpBps: p.UpRate, DownBps: p.DownRate}
+}
+
+// endVisits closes what a device could reach while it logged in at a provider.
+func (g *gateway) endVisits(s session.Session) {
+	if g.providers != nil {
+		g.providers.Close(s.MAC)
+	}
+}

@@ -246,7 +246,7 @@ func (p *Portal) loginPage(page *Page, token string) *Page {
 	if page.Voucher = p.cfg.Methods.Voucher; page.Voucher {
 		page.Script = voucherScript
 	}
-	page.Providers = p.buttons(t)
+	page.Providers = p.buttons(page.T)
 	page.Terms = p.terms
 	page.Token = token
 	if days := p.cfg.RememberDays; days > 0 {

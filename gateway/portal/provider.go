@@ -89,7 +89,8 @@ func (p *Portal) toProvider(w http.ResponseWriter, r *http.Request, page *Page, 
 	}
 	http.SetCookie(w, &http.Cookie{Name: providerCookie, Value: begun.Cookie, Path: "/", Secure: true, HttpOnly: true,
 		SameSite: http.SameSiteLaxMode})
-	page = p.pageIn(page.T, begun.URL)
+	page = p.page(r, begun.URL)
+	page.Languages = nil // the login has begun
 	page.Heading = withName(page.T.SignInWith, p.label(wish.Provider))
 	w.Header()["Refresh"] = []string{"0;url=" + begun.URL}
 	p.render(w, http.StatusOK, "provider.html", page)
@@ -115,7 +116,7 @@ func (p *Portal) getCallback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.State == session.Authenticated { // the page was loaded again
-		http.Redirect(w, r, "/status", http.StatusSeeOther)
+		p.redirect(w, r, "/status")
 		return
 	}
 	answer := oidc.Answer{Provider: r.PathValue("provider"), Key: s.Key, Query: r.URL.RawQuery}
@@ -124,7 +125,7 @@ func (p *Portal) getCallback(w http.ResponseWriter, r *http.Request) {
 	}
 	done, err := p.cfg.Providers.Finish(peerOf(r).serverCtx, answer)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
-	page := p.loginPage(p.textsOf(r), p.tokens.formToken(s.Key, time.Now()), done.Link)
+	page := p.loginPage(p.page(r, done.Link), p.tokens.formToken(s.Key, time.Now()))
 	page.Remembers = page.Remember != "" && done.Remember
 	if err != nil {
 		p.providerFailed(w, page, s.Key, answer.Provider, err)

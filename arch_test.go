@@ -43,11 +43,15 @@ var allowedImports = map[string][]string{
 	"gateway/config":        {"gateway/datapath", "gateway/datapath/kinds", "textfile"},
 	"gateway/control":       {"gateway/session", "gateway/voucher"},
 	"gateway/voucher/sheet": {"gateway/voucher"}, // prints vouchers
-	"gateway/voucher":       {"gateway/session", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
-	"gateway/due":           {}, // what is to be done, in the order of its times
-	"gateway/ticker":        {}, // when those that look from time to time do so
-	"gateway/budget":        {}, // how often something may be done for each of many senders
-	"gateway/datapath":      {"gateway/budget"},
+	"gateway/voucher":       {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
+	"gateway/allowance":     {"gateway/session"}, // time and bytes that sessions share
+	// so much a day
+	"gateway/daily":    {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
+	"gateway/rooms":    {"gateway/listfile"}, // who has which room
+	"gateway/due":      {},                   // what is to be done, in the order of its times
+	"gateway/ticker":   {},                   // when those that look from time to time do so
+	"gateway/budget":   {},                   // how often something may be done for each of many senders
+	"gateway/datapath": {"gateway/budget"},
 	// Data paths, one folder each; none imports another.
 	"gateway/datapath/*": {"gateway/arp", "gateway/ticker", "gateway/budget", "gateway/datapath",
 		"gateway/datapath/machine/...", "gateway/framelink", "gateway/keeper", "gateway/netfilter/guard",

@@ -7,76 +7,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// usage is what the open sessions of a voucher have used so far.
-type usage struct {
-	online   time.Duration
-	bytes    uint64
-	sessions []session.Session // by use; zero: it is not known
-}
-
-// usage reads the open sessions of a record. Sessions that have ended, and those of networks that are not served now,
-// count as nothing.
-func (b *Book) usage(r *record) (all usage) {
-	now := time.Now()
-	for _, u := range r.Uses {
-		s, _ := b.sessionOf(u)
-		if s.ID != "" {
-			all.online += now.Sub(s.Began)
-			all.bytes += s.UpBytes + s.DownBytes
-		}
-		all.sessions = append(all.sessions, s)
-	}
-	return all
-}
-
-// sessionOf returns the session of a use and its table; a nil table: it is not known.
-func (b *Book) sessionOf(u use) (s session.Session, t Table) {
-	b.mu.Lock()
-	t = b.tables[u.Network]
-	b.mu.Unlock()
-	if t == nil {
-		return s, nil
-	}
-	if s, found := t.Get(u.Addr); found && s.ID == u.Session {
-		return s, t
-	}
-	found := false // the client may have another first address by now
-	if !u.Addr.Is4() {
-		t.Each(func(other session.Session) bool {
-			if other.ID == u.Session {
-				s, found = other, true
-			}
-			return !found
-		})
-	}
-	if !found {
-		return session.Session{}, nil
-	}
-	return s, t
-}
-
-// endUse ends the session of a use, and reports whether it has ended.
-func (b *Book) endUse(u use, cause session.Cause) bool {
-	s, t := b.sessionOf(u)
-	if t == nil {
-		return false
-	}
-	err := t.Kick(s.Addr, s.ID, cause)
-	if err != nil && !errors.Is(err, session.ErrLater) && !errors.Is(err, session.ErrNoSession) {
-		b.log.Warn("voucher: its session cannot be ended", "user", s.User, "session", s.ID, "err", err)
-		return false
-	}
-	return true
-}
-
 // upToNow returns a voucher with what its sessions used, open ones up to now.
 func (b *Book) upToNow(o *batch, id ID, r *record) Voucher {
 	v := b.show(o, id, r)
 	if len(r.Uses) == 0 {
 		return v
 	}
-	u := b.usage(r)
-	online, bytes := r.Online+int64(u.online), r.Bytes+u.bytes
+	u := b.sessions.Usage(&r.Used)
+	online, bytes := r.Online+int64(u.Online), r.Bytes+u.Bytes
 	v.UsedSeconds, v.UsedBytes = int64(time.Duration(online).Seconds()), bytes
 	v.State = b.state(o, r, online, bytes)
 	return v
@@ -94,18 +32,18 @@ func (b *Book) balance(id ID) error {
 		return err
 	}
 	o := b.batchOf(id)
-	u := b.usage(r)
-	online, bytes := r.Online+int64(u.online), r.Bytes+u.bytes
+	u := b.sessions.Usage(&r.Used)
+	online, bytes := r.Online+int64(u.Online), r.Bytes+u.Bytes
 	if cause := b.causeOf(o, r, online, bytes); cause != "" {
 		for _, one := range r.Uses {
-			b.endUse(one, cause)
+			b.sessions.Kick(one, cause)
 		}
 		return b.change(id, nothing)
 	}
 	timeout, bytesLeft := b.left(o, r, online, bytes)
-	for i, s := range u.sessions {
+	for i, s := range u.Sessions {
 		if s.ID != "" {
-			err = errors.Join(err, b.limit(r.Uses[i], s, timeout, bytesLeft))
+			err = errors.Join(err, b.sessions.Limit(r.Uses[i], s, timeout, bytesLeft))
 		}
 	}
 	return err
@@ -125,33 +63,6 @@ func (b *Book) causeOf(o *batch, r *record, online int64, bytes uint64) session.
 		return session.SessionTimeout
 	}
 	return ""
-}
-
-// limit gives a session the time and bytes that are left of its voucher; 0: unlimited. It changes nothing while the
-// session's own limits are near: its time within a second, and its bytes within an eighth of what is left.
-func (b *Book) limit(u use, s session.Session, timeout time.Duration, bytesLeft uint64) error {
-	t := func() Table { b.mu.Lock(); defer b.mu.Unlock(); return b.tables[u.Network] }()
-	now, fresh := time.Since(s.Began), s.Limits
-	if timeout > 0 {
-		if end := now + timeout; (end - fresh.SessionTimeout).Abs() >= time.Second {
-			fresh.SessionTimeout = end
-		}
-	}
-	if used := s.UpBytes + s.DownBytes; bytesLeft > 0 {
-		if has := fresh.TotalBytes - min(used, fresh.TotalBytes); has < bytesLeft || has-bytesLeft > bytesLeft/8 {
-			fresh.TotalBytes = used + bytesLeft
-		}
-	}
-	if t == nil || fresh == s.Limits {
-		return nil
-	}
-	err := t.Alter(s.Addr, s.ID, func(l *session.Limits) {
-		l.SessionTimeout, l.TotalBytes = fresh.SessionTimeout, fresh.TotalBytes
-	})
-	if errors.Is(err, session.ErrNoSession) { // it has ended meanwhile
-		return nil
-	}
-	return err
 }
 
 // revokedAtOnce is how many vouchers are revoked in one write.
@@ -184,7 +95,5 @@ func (b *Book) revokeSome(first, end ID) (n int, err error) {
 
 // Sessions returns how many sessions of vouchers are open.
 func (b *Book) Sessions() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.open)
+	return b.sessions.Number()
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/allowance"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/timeline"
 )
@@ -28,26 +29,16 @@ type Book struct {
 	creating sync.Mutex      // held while a batch is added
 	one      [256]sync.Mutex // held while a voucher changes: that of the ID's last byte
 
-	mu      sync.Mutex // guards what follows
-	batches []*batch   // in the order of first
-	open    map[string]ID
-	ofOne   map[ID]int // open sessions of each voucher
-	ended   map[ID][]ending
-	tables  map[string]Table // by network
-	changed chan struct{}    // has an element when ended has
+	sessions *allowance.Sessions[ID]
+
+	mu      sync.Mutex
+	batches []*batch // in the order of first; guarded by mu
 }
 
 // clock is what time it is: by the wall clock, and on the state folder's time line (see timeline.Line).
 type clock struct {
 	wall, line func() time.Time
 	save       func() error // keeps how both relate
-}
-
-// ending is what a session used.
-type ending struct {
-	session string
-	online  time.Duration
-	bytes   uint64
 }
 
 // Open opens the book in a state folder, and begins one where there is none.
@@ -69,8 +60,7 @@ func Open(folder string, log *slog.Logger) (*Book, error) {
 
 // OpenStore reads the book in a store, which it closes with Close.
 func OpenStore(store Store, log *slog.Logger, c clock) (*Book, error) {
-	b := &Book{store: store, log: log, clock: c, open: map[string]ID{}, ofOne: map[ID]int{}, ended: map[ID][]ending{},
-		tables: map[string]Table{}, changed: make(chan struct{}, 1)}
+	b := &Book{store: store, log: log, clock: c, sessions: allowance.New[ID](log)}
 	err := store.Batches(func(first ID, data []byte) error {
 		one, err := decodeBatch(data)
 		if err != nil {
@@ -89,7 +79,7 @@ func OpenStore(store Store, log *slog.Logger, c clock) (*Book, error) {
 			return false, fmt.Errorf("voucher %d: %w", id, err)
 		}
 		for _, u := range r.Uses {
-			b.setOpen(u.Session, id)
+			b.sessions.Open(u.Session, id)
 		}
 		return true, nil
 	})

@@ -7,9 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/allowance"
 )
 
 // batch is the record of a batch.
@@ -24,20 +24,10 @@ type batch struct {
 
 // record is the record of a voucher.
 type record struct {
-	Code    Code   `json:"c"`
-	First   int64  `json:"f,omitempty"` // first use: nanoseconds since 1970 of the state folder's time line; 0: never
-	Online  int64  `json:"t,omitempty"` // nanoseconds of sessions that have ended
-	Bytes   uint64 `json:"b,omitempty"` // of sessions that have ended
-	Revoked bool   `json:"r,omitempty"`
-	Uses    []use  `json:"u,omitempty"` // open sessions, the oldest first
-}
-
-// use is an open session of a voucher.
-type use struct {
-	Session string     `json:"i"`           // its ID
-	Network string     `json:"n,omitempty"` // where it is; empty: there is one network
-	MAC     string     `json:"m"`
-	Addr    netip.Addr `json:"a"`
+	Code    Code  `json:"c"`
+	First   int64 `json:"f,omitempty"` // first use: nanoseconds since 1970 of the state folder's time line; 0: never
+	Revoked bool  `json:"r,omitempty"`
+	allowance.Used
 }
 
 // Most sessions that a record can have: those of all devices, and as many that end.
@@ -62,15 +52,10 @@ func decodeRecord(data []byte) (*record, error) {
 	if parsed, err := ParseCode(string(r.Code)); err != nil || parsed != r.Code {
 		return nil, errors.New("it has no code")
 	}
-	if r.First < 0 || r.Online < 0 || len(r.Uses) > maxUses {
+	if r.First < 0 {
 		return nil, errors.New("a number of it is none that gatewayd writes")
 	}
-	for i, u := range r.Uses {
-		if u.Session == "" || slices.ContainsFunc(r.Uses[:i], func(o use) bool { return o.Session == u.Session }) {
-			return nil, errors.New("a session of it has no ID of its own")
-		}
-	}
-	return r, nil
+	return r, r.Check(maxUses)
 }
 
 // decodeBatch reads a batch's record.

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"net/netip"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/allowance"
 )
 
 func FuzzRecord(f *testing.F) {
-	one := record{Code: "K7HM2XPD9RTW", First: 1, Online: 2, Bytes: 3, Revoked: true,
-		Uses: []use{{Session: "0123456789abcdef", Network: "guests", MAC: "02:00:00:00:00:01",
-			Addr: netip.MustParseAddr("10.1.0.2")}}}
+	one := record{Code: "K7HM2XPD9RTW", First: 1, Revoked: true, Used: allowance.Used{Online: 2, Bytes: 3,
+		Uses: []allowance.Use{{Session: "0123456789abcdef", Network: "guests", MAC: "02:00:00:00:00:01",
+			Addr: netip.MustParseAddr("10.1.0.2"), OnlineBefore: 4, BytesBefore: 5}}}}
 	f.Add(one.encode())
 	f.Add([]byte(`{"c":"K7HM2XPD9RTW"}{}`))
 	f.Add([]byte(`{"c":"K7HM2XPD9RTW","u":[{"i":"a"},{"i":"a"}]}`))

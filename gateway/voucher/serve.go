@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/allowance"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -32,24 +33,24 @@ func (b *Book) TakeUp(network string, s session.Session) (cause session.Cause) {
 	defer b.lock(id)()
 	o, added := b.batchOf(id), false
 	err = b.change(id, func(r *record) error {
-		place := slices.IndexFunc(r.Uses, func(u use) bool { return u.Session == s.ID })
+		place := slices.IndexFunc(r.Uses, func(u allowance.Use) bool { return u.Session == s.ID })
 		if added = place < 0; added {
 			if len(r.Uses) >= maxUses {
 				return session.ErrSessions
 			}
 			place = len(r.Uses)
-			r.Uses = append(r.Uses, use{Session: s.ID, Network: network, MAC: net.HardwareAddr(s.MAC[:]).String(),
+			r.Uses = append(r.Uses, allowance.Use{Session: s.ID, Network: network, MAC: net.HardwareAddr(s.MAC[:]).String(),
 				Addr: s.Addr})
 			if r.First == 0 {
 				r.First = b.clock.line().Add(-time.Since(s.Began)).UnixNano()
 			}
 		}
 		r.Uses[place].Network = network
-		u := b.usage(r)
-		if !slices.ContainsFunc(u.sessions, func(one session.Session) bool { return one.ID == s.ID }) {
-			u.online, u.bytes = u.online+time.Since(s.Began), u.bytes+s.UpBytes+s.DownBytes
+		u := b.sessions.Usage(&r.Used)
+		if !slices.ContainsFunc(u.Sessions, func(one session.Session) bool { return one.ID == s.ID }) {
+			u.Online, u.Bytes = u.Online+time.Since(s.Began), u.Bytes+s.UpBytes+s.DownBytes
 		}
-		cause = b.causeOf(o, r, r.Online+int64(u.online), r.Bytes+u.bytes)
+		cause = b.causeOf(o, r, r.Online+int64(u.Online), r.Bytes+u.Bytes)
 		if cause == "" && place >= o.Terms.Devices {
 			cause = session.AdminReset
 		}
@@ -60,9 +61,7 @@ func (b *Book) TakeUp(network string, s session.Session) (cause session.Cause) {
 		return session.AdminReset
 	}
 	if added {
-		b.mu.Lock()
-		b.setOpen(s.ID, id)
-		b.mu.Unlock()
+		b.sessions.Open(s.ID, id)
 	}
 	return cause
 }
@@ -92,7 +91,7 @@ func (b *Book) empty() bool {
 // that have ended while nobody looked: what they used is in the ends that are not accounted yet. Sessions of vouchers
 // that admit nobody any more end.
 func (b *Book) Serve(network string, t Table) error {
-	lost := map[string]ID{}
+	recorded := map[string]bool{}
 	var ids []ID
 	for id := range b.openOf(0, ^ID(0)) {
 		r, _, err := b.read(id)
@@ -101,31 +100,15 @@ func (b *Book) Serve(network string, t Table) error {
 		}
 		for _, u := range r.Uses {
 			if u.Network == network {
-				lost[u.Session] = id
+				recorded[u.Session] = true
 				ids = append(ids, id)
 			}
 		}
 	}
-	if len(lost) > 0 {
-		t.Each(func(s session.Session) bool { delete(lost, s.ID); return true })
+	if err := b.sessions.NoteLost(t, recorded); err != nil {
+		return err
 	}
-	if len(lost) > 0 {
-		err := t.Ends(func(e session.Event) {
-			if _, mine := lost[e.ID]; mine {
-				b.note(e.ID, e.At.Sub(e.Began), e.UpBytes+e.DownBytes)
-				delete(lost, e.ID)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for id := range lost { // they never began, or the table was lost
-		b.note(id, 0, 0)
-	}
-	b.mu.Lock()
-	b.tables[network] = t
-	b.mu.Unlock()
+	b.sessions.Serve(network, t)
 	b.takeUpAll(network, t)
 	var err error
 	for _, id := range ids {
@@ -158,9 +141,7 @@ func (b *Book) takeUpAll(network string, t Table) {
 
 // Leave ends Serve: the network's sessions go on as they are.
 func (b *Book) Leave(network string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.tables, network)
+	b.sessions.Leave(network)
 }
 
 // Retain closes the sessions of networks that are served no longer.
@@ -172,7 +153,7 @@ func (b *Book) Retain(served func(network string) bool) error {
 		}
 		for _, u := range r.Uses {
 			if !served(u.Network) {
-				b.note(u.Session, 0, 0)
+				b.sessions.Note(allowance.End{Session: u.Session})
 			}
 		}
 	}

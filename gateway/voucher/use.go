@@ -10,51 +10,20 @@ import (
 	"maps"
 	"math"
 	"net"
-	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/allowance"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/ticker"
 )
 
 // Table is the session table of a network.
-type Table interface {
-	// Get returns the client that has an address, and Each all of them.
-	Get(netip.Addr) (session.Session, bool)
-	Each(func(session.Session) bool)
-	// Alter changes the limits of the session with an ID at an address, and Kick ends it.
-	Alter(addr netip.Addr, id string, edit func(*session.Limits)) error
-	Kick(addr netip.Addr, id string, cause session.Cause) error
-	// Ends calls visit with the ends of sessions that are not accounted yet.
-	Ends(visit func(session.Event)) error
-}
-
-// setOpen keeps that a session is one of a voucher's; mu is held, or nobody else has the book yet.
-func (b *Book) setOpen(sessionID string, id ID) {
-	b.open[sessionID] = id
-	b.ofOne[id]++
-}
-
-// setClosed undoes setOpen.
-func (b *Book) setClosed(sessionID string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	id, found := b.open[sessionID]
-	if !found {
-		return
-	}
-	delete(b.open, sessionID)
-	if b.ofOne[id]--; b.ofOne[id] == 0 {
-		delete(b.ofOne, id)
-	}
-}
+type Table = allowance.Table
 
 // openOf returns the vouchers from first to before end that have open sessions, and how many.
 func (b *Book) openOf(first, end ID) map[ID]int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := maps.Clone(b.ofOne)
+	all := b.sessions.OfEach()
 	maps.DeleteFunc(all, func(id ID, _ int) bool { return id < first || id >= end })
 	return all
 }
@@ -88,9 +57,9 @@ func (b *Book) change(id ID, edit func(*record) error) error {
 		if err != nil {
 			return err
 		}
-		done := b.takeEnded(id)
+		done := b.sessions.TakeEnded(id)
 		for _, e := range done {
-			r.close(e)
+			r.Close(e)
 		}
 		refused := edit(r)
 		if refused != nil && len(done) == 0 {
@@ -99,7 +68,7 @@ func (b *Book) change(id ID, edit func(*record) error) error {
 		if refused != nil { // what has ended is written nevertheless
 			r, _, _ = b.read(id)
 			for _, e := range done {
-				r.close(e)
+				r.Close(e)
 			}
 		}
 		if is := r.encode(); !bytes.Equal(is, was) {
@@ -107,44 +76,16 @@ func (b *Book) change(id ID, edit func(*record) error) error {
 		}
 		if err == nil {
 			for _, e := range done {
-				b.setClosed(e.session)
+				b.sessions.Close(e.Session, id)
 			}
 			return refused
 		}
-		b.putBack(id, done)
+		b.sessions.PutBack(id, done)
 		if !errors.Is(err, ErrChanged) {
 			return err
 		}
 	}
 	return ErrChanged
-}
-
-// close takes a session out of a record and adds what it used, if it is there.
-func (r *record) close(e ending) {
-	i := slices.IndexFunc(r.Uses, func(u use) bool { return u.Session == e.session })
-	if i < 0 {
-		return
-	}
-	r.Uses = slices.Delete(r.Uses, i, i+1)
-	r.Online += int64(min(max(e.online, 0), time.Duration(math.MaxInt64-r.Online)))
-	r.Bytes += min(e.bytes, math.MaxUint64-r.Bytes)
-}
-
-func (b *Book) takeEnded(id ID) []ending {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := b.ended[id]
-	delete(b.ended, id)
-	return all
-}
-
-func (b *Book) putBack(id ID, all []ending) {
-	if len(all) == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ended[id] = append(all, b.ended[id]...)
 }
 
 // lock holds a voucher for a change.
@@ -168,7 +109,7 @@ func (b *Book) Begin(login *session.Login, key session.Key, network string) erro
 	defer b.lock(first)()
 	o := b.batchOf(first)
 	mac := net.HardwareAddr(key.MAC[:]).String()
-	mine := use{Session: login.SessionID, Network: network, MAC: mac, Addr: key.Addr}
+	mine := allowance.Use{Session: login.SessionID, Network: network, MAC: mac, Addr: key.Addr}
 	err = b.take(first, o, mine, login)
 	if !errors.Is(err, session.ErrSessions) {
 		return err
@@ -177,13 +118,13 @@ func (b *Book) Begin(login *session.Login, key session.Key, network string) erro
 	if failed != nil {
 		return failed
 	}
-	i := slices.IndexFunc(r.Uses, func(u use) bool { return u.MAC == mac })
+	i := slices.IndexFunc(r.Uses, func(u allowance.Use) bool { return u.MAC == mac })
 	if i < 0 {
 		return err
 	}
 	if former := r.Uses[i]; former.Network != network && !b.serves(former.Network) {
-		b.note(former.Session, 0, 0) // it ends, and counts, if its network comes back: see TakeUp
-	} else if !b.endUse(former, session.UserRequest) {
+		b.sessions.Note(allowance.End{Session: former.Session}) // it ends, and counts, if its network comes back: see TakeUp
+	} else if !b.sessions.Kick(former, session.UserRequest) {
 		return err
 	}
 	return b.take(first, o, mine, login)
@@ -191,16 +132,14 @@ func (b *Book) Begin(login *session.Login, key session.Key, network string) erro
 
 // serves reports whether the sessions of a network are looked after.
 func (b *Book) serves(network string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.tables[network] != nil
+	return b.sessions.Table(network) != nil
 }
 
 // take is Begin without replacing a session. The voucher's lock must be held.
-func (b *Book) take(id ID, o *batch, mine use, login *session.Login) error {
+func (b *Book) take(id ID, o *batch, mine allowance.Use, login *session.Login) error {
 	err := b.change(id, func(r *record) error {
-		u := b.usage(r)
-		online, data := r.Online+int64(u.online), r.Bytes+u.bytes
+		u := b.sessions.Usage(&r.Used)
+		online, data := r.Online+int64(u.Online), r.Bytes+u.Bytes
 		if refused := b.state(o, r, online, data).rejection(); refused != nil {
 			return refused
 		}
@@ -221,9 +160,7 @@ func (b *Book) take(id ID, o *batch, mine use, login *session.Login) error {
 		return nil
 	})
 	if err == nil {
-		b.mu.Lock()
-		b.setOpen(mine.Session, id)
-		b.mu.Unlock()
+		b.sessions.Open(mine.Session, id)
 	}
 	return err
 }
@@ -233,16 +170,11 @@ func (b *Book) left(o *batch, r *record, online int64, data uint64) (timeout tim
 	if valid, limited := b.validFor(o, r); limited {
 		timeout = max(valid, time.Nanosecond)
 	}
-	if s := o.Terms.OnlineSeconds; s > 0 {
-		share := max(time.Duration(s*int64(time.Second)-online)/time.Duration(max(len(r.Uses), 1)), time.Nanosecond)
-		if timeout == 0 || share < timeout {
-			timeout = share
-		}
+	share := r.Share(time.Duration(o.Terms.OnlineSeconds)*time.Second, time.Duration(online))
+	if share > 0 && (timeout == 0 || share < timeout) {
+		timeout = share
 	}
-	if o.Terms.Bytes > 0 {
-		bytesLeft = max(o.Terms.Bytes-min(data, o.Terms.Bytes), 1)
-	}
-	return timeout, bytesLeft
+	return timeout, allowance.Rest(o.Terms.Bytes, data)
 }
 
 // Began shares a voucher's time anew after a session has begun. It fails, and the session ends, if the voucher was
@@ -271,14 +203,14 @@ func (b *Book) Undo(login session.Login) error {
 	}
 	defer b.lock(first)()
 	err = b.change(first, func(r *record) error {
-		r.close(ending{session: login.SessionID})
+		r.Close(allowance.End{Session: login.SessionID})
 		if len(r.Uses) == 0 && r.Online == 0 && r.Bytes == 0 {
 			r.First = 0
 		}
 		return nil
 	})
 	if err == nil {
-		b.setClosed(login.SessionID)
+		b.sessions.Close(login.SessionID, first)
 	}
 	return err
 }
@@ -286,43 +218,25 @@ func (b *Book) Undo(login session.Login) error {
 // SessionEnded takes note of a session that has ended, of whatever user. It does not wait for the disk, as EndAccounted
 // does.
 func (b *Book) SessionEnded(s session.Session) {
-	b.note(s.ID, time.Since(s.Began), s.UpBytes+s.DownBytes)
-}
-
-func (b *Book) note(sessionID string, online time.Duration, bytes uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	id, found := b.open[sessionID]
-	if !found || slices.ContainsFunc(b.ended[id], func(e ending) bool { return e.session == sessionID }) {
-		return
-	}
-	b.ended[id] = append(b.ended[id], ending{sessionID, online, bytes})
-	select {
-	case b.changed <- struct{}{}:
-	default:
-	}
+	b.sessions.Note(allowance.End{Session: s.ID, Online: time.Since(s.Began), Bytes: s.UpBytes + s.DownBytes})
 }
 
 // EndAccounted returns once what the session of an end used is on the disk. Before that the session table must not
 // forget the end.
 func (b *Book) EndAccounted(e session.Event) error {
-	b.mu.Lock()
-	id, found := b.open[e.ID]
-	b.mu.Unlock()
-	if !found || e.Kind != session.Ended {
+	holders := b.sessions.Holders(e.ID)
+	if len(holders) == 0 || e.Kind != session.Ended {
 		return nil
 	}
-	b.note(e.ID, e.At.Sub(e.Began), e.UpBytes+e.DownBytes)
+	id := holders[0]
+	b.sessions.Note(allowance.End{Session: e.ID, Online: e.At.Sub(e.Began), Bytes: e.UpBytes + e.DownBytes})
 	defer b.lock(id)()
 	return b.change(id, nothing)
 }
 
 // settle writes what sessions used that have ended, and shares what is left of their vouchers anew.
 func (b *Book) settle() (err error) {
-	b.mu.Lock()
-	ids := slices.Sorted(maps.Keys(b.ended))
-	b.mu.Unlock()
-	for _, id := range ids {
+	for _, id := range b.sessions.Ended() {
 		err = errors.Join(err, b.balance(id))
 	}
 	return err
@@ -345,7 +259,7 @@ func (b *Book) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-b.changed:
+		case <-b.sessions.Changed():
 			if err := b.settle(); err != nil {
 				b.log.Warn(notSettled, "err", err)
 			}

@@ -1,0 +1,96 @@
+package allowance
+
+import (
+	"errors"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Used is the part of a holder's record that has its sessions.
+type Used struct {
+	Online int64  `json:"t,omitempty"` // nanoseconds of sessions that have ended
+	Bytes  uint64 `json:"b,omitempty"` // of sessions that have ended
+	Uses   []Use  `json:"u,omitempty"` // open sessions, the oldest first
+}
+
+// Use is an open session of a holder.
+type Use struct {
+	Session string     `json:"i"`           // its ID
+	Network string     `json:"n,omitempty"` // where it is; empty: there is one network
+	MAC     string     `json:"m"`
+	Addr    netip.Addr `json:"a"`
+	// What the session had used before the time that is counted: nanoseconds, and bytes.
+	OnlineBefore int64  `json:"o,omitempty"`
+	BytesBefore  uint64 `json:"y,omitempty"`
+}
+
+// Check refuses what nobody writes.
+func (r *Used) Check(mostUses int) error {
+	if r.Online < 0 || len(r.Uses) > mostUses {
+		return errors.New("a number of it is none that gatewayd writes")
+	}
+	for i, u := range r.Uses {
+		if u.Session == "" || u.OnlineBefore < 0 || slices.ContainsFunc(r.Uses[:i],
+			func(o Use) bool { return o.Session == u.Session }) {
+			return errors.New("a session of it has no ID of its own")
+		}
+	}
+	return nil
+}
+
+// Close takes a session out of a record and adds what it used, if it is there.
+func (r *Used) Close(e End) {
+	i := slices.IndexFunc(r.Uses, func(u Use) bool { return u.Session == e.Session })
+	if i < 0 {
+		return
+	}
+	u := r.Uses[i]
+	r.Uses = slices.Delete(r.Uses, i, i+1)
+	r.Online += int64(min(max(e.Online-time.Duration(u.OnlineBefore), 0), time.Duration(math.MaxInt64-r.Online)))
+	r.Bytes += min(e.Bytes-min(u.BytesBefore, e.Bytes), math.MaxUint64-r.Bytes)
+}
+
+// Usage is what the open sessions of a holder have used so far.
+type Usage struct {
+	Online   time.Duration
+	Bytes    uint64
+	Sessions []session.Session // by use; zero: it is not known
+}
+
+// Usage reads the open sessions of a record. Sessions that have ended, and those of networks that are not served now,
+// count as nothing.
+func (a *Sessions[Holder]) Usage(r *Used) (all Usage) {
+	now := time.Now()
+	for _, u := range r.Uses {
+		s, _ := a.Find(u)
+		if s.ID != "" {
+			all.Online += max(now.Sub(s.Began)-time.Duration(u.OnlineBefore), 0)
+			bytes := s.UpBytes + s.DownBytes
+			all.Bytes += bytes - min(u.BytesBefore, bytes)
+		}
+		all.Sessions = append(all.Sessions, s)
+	}
+	return all
+}
+
+// Share is how long each of a holder's open sessions may go on, of a time of which they have used a part together; 0:
+// the time is not limited.
+func (r *Used) Share(most, online time.Duration) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	return max((most-online)/time.Duration(max(len(r.Uses), 1)), time.Nanosecond)
+}
+
+// Rest is how many bytes a holder's open sessions have together, of a number of which a part is used; 0: the number is
+// not limited.
+func Rest(most, used uint64) uint64 {
+	if most == 0 {
+		return 0
+	}
+	return max(most-min(used, most), 1)
+}

@@ -120,5 +120,10 @@ func (g *gateway) accountOne(ctx context.Context, e session.Event) error {
 			return err
 		}
 	}
+	if g.daily != nil {
+		if err := g.daily.EndAccounted(e); err != nil {
+			return err
+		}
+	}
 	return g.table.Done(e)
 }

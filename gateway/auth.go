@@ -114,14 +114,21 @@ func (t limitDefaults) Admit(addr netip.Addr, login session.Login) (session.Sess
 		return session.Session{}, err
 	}
 	t.setDefaults(&login)
+	giveBackDay, err := t.g.takeDay(&login, t.keyOf(addr, login))
+	if err != nil {
+		giveBack()
+		return session.Session{}, err
+	}
 	undo, err := t.g.grant(addr.Unmap(), &login)
 	if err != nil {
+		giveBackDay()
 		giveBack()
 		return session.Session{}, err
 	}
 	s, err := t.Table.Admit(addr, login)
 	if err != nil {
 		undo()
+		giveBackDay()
 		giveBack()
 		return s, err
 	}
@@ -131,8 +138,19 @@ func (t limitDefaults) Admit(addr netip.Addr, login session.Login) (session.Sess
 	if !t.operator {
 		t.g.remember(s, login)
 	}
-	t.g.log.Info("admitted", append([]any{"client", s.Key.String(), "user", s.User, "session", s.ID}, way(s)...)...)
+	t.g.log.Info("admitted", slices.Concat([]any{"client", s.Key.String(), "user", s.User, "session", s.ID}, way(s),
+		said(s.Guest))...)
+	t.g.shareDay(s)
 	return s, t.g.sharePlace(login)
+}
+
+// keyOf is the client of a login.
+func (t limitDefaults) keyOf(addr netip.Addr, login session.Login) session.Key {
+	if login.For != (session.Key{}) {
+		return login.For
+	}
+	s, _ := t.Table.Get(addr)
+	return s.Key
 }
 
 // way is how a device came in without a login, for the log.

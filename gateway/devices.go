@@ -43,7 +43,7 @@ func (g *gateway) openDevices(context.Context) (o opened, err error) {
 		}
 		o.close = remembered.Close
 		g.devices.remembered.Store(remembered)
-		sources, runs = append(sources, remembered), append(runs, remembered.Run)
+		sources, runs = append(sources, rememberedGuests{remembered, g}), append(runs, remembered.Run)
 	}
 	if cfg.File != "" {
 		if g.devices.file, err = device.OpenFile(cfg.File, g.log); err != nil {
@@ -164,6 +164,9 @@ func (g *gateway) sessionEnded(s session.Session, cause session.Cause) {
 	if g.vouchers != nil {
 		g.vouchers.SessionEnded(s)
 	}
+	if g.daily != nil {
+		g.daily.SessionEnded(s)
+	}
 	if r := g.devices.remembered.Load(); r != nil {
 		g.sayNotForgotten(s, r.Ended(s, cause))
 	}
@@ -201,6 +204,9 @@ func (g *gateway) remember(s session.Session, login session.Login) {
 	if r == nil || login.Way != "" || login.Voucher != "" || s.PPPoE.Session != 0 ||
 		g.cfg.Devices.Consent && !login.Remember {
 		return
+	}
+	if login.Guest != nil { // its limits are those of the configuration and the day, at each time
+		login.Limits, login.Explicit = session.Limits{}, session.ExplicitLimits{}
 	}
 	switch err := r.Remember(s, login); {
 	case errors.Is(err, device.ErrNotRemembered):

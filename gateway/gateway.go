@@ -24,6 +24,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/daily"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/delegation"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
@@ -38,6 +39,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/pppoe"
 	"github.com/gateweigh/gateweigh/gateway/radius"
+	"github.com/gateweigh/gateweigh/gateway/rooms"
 	"github.com/gateweigh/gateweigh/gateway/routeradv"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
@@ -77,6 +79,8 @@ type gateway struct {
 	vouchers    *voucher.Book // nil: there are none
 	providers   *oidc.Desk    // at which clients log in; nil: none
 	visits      *visit.Garden // of clients that log in there; nil as providers is
+	daily       *daily.Book   // nil: no day limits anything
+	rooms       *rooms.File   // nil: guests are not asked for theirs
 	dhcp        *dhcp.Server
 	dns         *dns.Server
 	pppoe       *pppoe.Server
@@ -152,11 +156,14 @@ func (g *gateway) parts() []part {
 		{"address translation", g.openNAT}, // before the data path, which redirects where nothing translates
 		step("port 80", func() error { g.openHome(); return nil }),
 		{"vouchers", g.openVouchers}, // closed after the sessions, whose ends it has
+		{"day", g.openDaily},         // closed after the sessions, whose ends it has
 		{"data path", g.openPath},    // closed after the sessions, which read the last counts from it
 		{"forwarding", g.openForwarding},
 		{"connections", g.openConnections}, // ended after the sessions that they belong to
 		{"sessions", g.openTable},
 		{"sessions of vouchers", g.serveVouchers},
+		{"sessions of the day", g.serveDaily},
+		{"rooms", g.openRooms},
 		step("clients of a former daemon", g.reconcile),
 		step("their connections", g.endFormer),
 		step("clients without a lease", g.forgetUnleased),

@@ -144,6 +144,7 @@ func CheckFiles(cfg *config.Config) []Finding {
 	s := &survey{Config: cfg}
 	s.retransmissions()
 	s.devices()
+	s.clickThrough()
 	s.redundant()
 	s.uam()
 	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
@@ -209,8 +210,9 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 			Login:        g.cfg.Auth.Has(config.MethodUsers) || g.cfg.Auth.Has(config.MethodRADIUS),
 			Voucher:      g.cfg.Auth.Has(config.MethodVoucher),
 			ClickThrough: g.cfg.Auth.Has(config.MethodClickThrough),
+			Guest:        g.guestLogin(),
 		},
-		VoucherUsers: voucher.UserOf(""),
+		VoucherUsers: voucher.UserOf(""), Click: g.clickConfig(),
 	}
 	if g.providers != nil {
 		cfg.Providers = g.providers

@@ -66,6 +66,7 @@ func (g *gateway) served(st *control.Status) {
 		}
 	}
 	g.showDevices(st)
+	g.showRooms(st)
 	if g.pppoe != nil {
 		st.PPPoE = pppoeCounts(g.pppoe.Counts())
 		st.PPPoE["backed-off"] = g.pppoeAccess.backedOff.Load()

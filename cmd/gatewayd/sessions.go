@@ -108,6 +108,9 @@ func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rat
 		if s.Way != "" {
 			user += " [" + string(s.Way) + "]"
 		}
+		if g := s.Guest; g != nil && cmp.Or(g.Name, g.LastName, g.Email) != "" {
+			user += " (" + plain(cmp.Or(g.Name, g.LastName, g.Email), 40) + ")"
+		}
 		if s.LastEnd.Cause != "" {
 			user = "(" + plain(cmp.Or(s.LastEnd.Quota, string(s.LastEnd.Cause)), 40) + ")"
 		}

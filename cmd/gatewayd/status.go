@@ -83,6 +83,9 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	if s.Users != nil {
 		line("users", "%s", users(*s.Users))
 	}
+	if r := s.Rooms; r != nil {
+		line("rooms", "%s%s", counted(r.Guests, "guest", "guests"), unread(r.Problem))
+	}
 	if s.Listed != nil {
 		line("devices", "%s", devices(*s.Listed))
 	}

@@ -26,6 +26,9 @@ type Use struct {
 	// What the session had used before the time that is counted: nanoseconds, and bytes.
 	OnlineBefore int64  `json:"o,omitempty"`
 	BytesBefore  uint64 `json:"y,omitempty"`
+	// The session's own limits, which no allowance prolongs: nanoseconds, and bytes; 0: it has none.
+	OwnTime  int64  `json:"e,omitempty"`
+	OwnBytes uint64 `json:"z,omitempty"`
 }
 
 // Check refuses what nobody writes.

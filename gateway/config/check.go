@@ -45,6 +45,7 @@ func (c *Config) check() strict.Problems {
 	k.checkIdent()
 	k.checkLogin()
 	k.checkOIDC()
+	k.checkClick()
 	k.checkDevices()
 	k.checkProfiles()
 	k.checkDatapath()

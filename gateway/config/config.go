@@ -96,6 +96,7 @@ type Config struct {
 	Ident    Ident
 	Auth     Auth
 	OIDC     []OIDC // in the file's order
+	Click    ClickThrough
 	Devices  Devices
 	RADIUS   RADIUS
 	Users    Users
@@ -375,6 +376,7 @@ func defaults() *Config {
 			Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto,
 			PinDir: "/sys/fs/bpf/gatewayd"},
 		Devices: Devices{Format: MACFormats[0], AskRandomised: true, AskAgain: time.Hour, Consent: true},
+		Click:   ClickThrough{Terms: TermsButton},
 		FlowLog: FlowLog{KeepFor: 90 * day, MaxBytes: 10_000_000_000},
 		NAT:     NAT{Hairpin: true},
 		lines:   map[string]int{},

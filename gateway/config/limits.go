@@ -74,7 +74,8 @@ func (k *checker) checkProfiles() {
 			used[k.Profiles[i].Name] = line
 		}
 	}
-	if k.rows[table] > 0 && !k.Auth.Has(MethodRADIUS) && !k.Devices.RADIUS && !k.UsesProfiles() {
+	if k.rows[table] > 0 && !k.Auth.Has(MethodRADIUS) && !k.Devices.RADIUS && !k.UsesProfiles() &&
+		k.Click.Profile == "" {
 		k.reportAt(k.lines[table+"#1"], table, "%s: RADIUS servers name profiles, and auth.methods does not have %q",
 			noEffect, MethodRADIUS)
 	}

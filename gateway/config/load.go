@@ -273,7 +273,7 @@ func (c *Config) complete() {
 	}
 	paths := []*string{
 		&c.RADIUS.Primary.SecretFile, &c.RADIUS.Secondary.SecretFile, &c.Users.File,
-		&c.Devices.File, &c.Devices.PasswordFile, &c.UAM.SecretFile,
+		&c.Devices.File, &c.Click.Rooms, &c.Devices.PasswordFile, &c.UAM.SecretFile,
 		&c.Portal.TLSCert, &c.Portal.TLSKey, &c.Portal.Templates,
 	}
 	for i := range c.OIDC {

@@ -181,6 +181,21 @@ var meanings = map[string]meaning{
 	"oidc.garden": {unset: "none", text: "names that the provider's pages need, as in `garden.domains`, beside that of " +
 		"its authorization endpoint. They open with it, at port 443, for the device that logs in"},
 
+	"click_through.terms": {text: "how people accept `portal.terms`: `\"button\"`, by pressing it; `\"box\"`, by a box " +
+		"that they check ([Click-through](../click-through.md))"},
+	"click_through.ask": {unset: "nothing", text: "what the form asks, in this order. `\"room\"` and `\"last_name\"` are " +
+		"checked against `click_through.rooms`; `\"name\"` and `\"email\"` are not checked"},
+	"click_through.optional": {unset: "none", text: "of them, those that may be left empty"},
+	"click_through.rooms": {unset: "none", text: "file of rooms: number, last name and date, a guest a line; others may " +
+		"not read it. A change is read within a second. A file with mistakes changes nothing: the log and " +
+		"`gatewayd status` name them"},
+	"click_through.profile":         {unset: ofLimits, text: "name of the `[[limits.profile]]` of its sessions"},
+	"click_through.daily_time":      {unset: noLimit, text: "time of a device a day, over all of its sessions"},
+	"click_through.daily_data":      {unset: noLimit, text: "bytes of a device a day, both directions together"},
+	"click_through.room_daily_time": {unset: noLimit, text: "time of all devices of a room together a day"},
+	"click_through.room_daily_data": {unset: noLimit, text: "bytes of all devices of a room together a day"},
+	"click_through.day_begins":      {unset: "`\"00:00\"`", text: "when the day begins, in the machine's time zone"},
+
 	"devices.file": {unset: "none", text: "[devices that come in without a login](../devices.md), a MAC address a line, " +
 		"with limits and a name; others may not write it. A change is read within a second. A file with mistakes " +
 		"changes nothing: the log and `gatewayd status` name them"},

@@ -25,8 +25,8 @@ const MostNetworks = 64
 
 // networkTables are the tables of the file that a network may have of its own ([network.dhcp]). Those of the file are
 // the defaults.
-var networkTables = []string{"dhcp", "dhcp6", "dns", "nat", "garden", "portal", "uam", "auth", "oidc", "devices",
-	"pppoe",
+var networkTables = []string{"dhcp", "dhcp6", "dns", "nat", "garden", "portal", "uam", "auth", "oidc", "click_through",
+	"devices", "pppoe",
 	"ident", "radius", "users", "limits"}
 
 // networkName is what a network may be called: its folders have the name.

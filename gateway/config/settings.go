@@ -66,8 +66,8 @@ func (c *Config) settings() []setting {
 	}, c.lanSettings(), c.networkSettings(), []setting{
 		keyAt("wan.interface", &c.WAN.Interface, link),
 		keyAt("wan.delegation", &c.WAN.Delegation, strict.Boolean),
-	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.uamSettings(), c.oidcSettings(), c.deviceSettings(),
-		c.pppoeSettings(),
+	}, c.serviceSettings(), c.natSettings(), c.portalSettings(), c.uamSettings(), c.oidcSettings(), c.clickSettings(),
+		c.deviceSettings(), c.pppoeSettings(),
 		c.identSettings(), c.radiusSettings(), c.flowSettings(), []setting{
 			keyAt("users.file", &c.Users.File, file),
 		}, c.limitSettings(), []setting{

@@ -83,6 +83,7 @@ type Status struct {
 	Users  *Users `json:"users,omitempty"` // of the users' file; left out: none is used
 	// devices that come in without a login; left out: none do
 	Listed *Listed `json:"listed,omitempty"`
+	Rooms  *Rooms  `json:"rooms,omitempty"` // left out: guests are not asked for theirs
 	// RADIUS servers, each for logins and for accounting, in the order in which they are asked
 	Servers []Server `json:"servers,omitempty"`
 
@@ -149,6 +150,12 @@ type Users struct {
 	Problem string `json:"problem,omitempty"`
 }
 
+// Rooms is the file of rooms.
+type Rooms struct {
+	Guests  int    `json:"guests"`            // in the file
+	Problem string `json:"problem,omitempty"` // why the present file could not be read, so that they are those before
+}
+
 // Listed are devices that come in without a login.
 type Listed struct {
 	Devices    int `json:"devices"`    // in the file of devices
@@ -190,6 +197,7 @@ type Session struct {
 
 	User   string         `json:"user,omitempty"`   // who is logged in
 	Way    session.Way    `json:"way,omitempty"`    // how it came in; left out: by a login
+	Guest  *session.Guest `json:"guest,omitempty"`  // what a guest said and accepted who came in by a click
 	ID     string         `json:"id,omitempty"`     // Acct-Session-Id
 	PPPoE  uint16         `json:"pppoe,omitempty"`  // session of the client's line; left out: it has none
 	Routes []netip.Prefix `json:"routes,omitempty"` // the networks behind the client (Framed-Route)
@@ -281,7 +289,7 @@ func asShown(client session.Session, network string) Session {
 		Network: network, Addr: client.Addr, Further: client.FurtherAddrs, State: client.State,
 		MAC:      net.HardwareAddr(client.MAC[:]).String(),
 		Hostname: client.Hostname, Delegated: client.Delegated,
-		LeasedAt: client.LeasedAt, LeaseEnd: client.LeaseEnd, User: client.User, Way: client.Way, ID: client.ID,
+		LeasedAt: client.LeasedAt, LeaseEnd: client.LeaseEnd, User: client.User, Way: client.Way, Guest: client.Guest, ID: client.ID,
 		PPPoE:  client.PPPoE.Session,
 		Routes: client.PPPoE.Routes,
 		Began:  client.Began, Seen: client.Seen,

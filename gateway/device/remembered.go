@@ -47,6 +47,8 @@ type Known struct {
 	// Local means that a local account accepted the login; Mark is then that of its password.
 	Local bool   `json:"local,omitempty"`
 	Mark  string `json:"mark,omitempty"`
+	// Guest is the login's.
+	Guest *session.Guest `json:"guest,omitempty"`
 }
 
 // Accounts are local accounts.
@@ -106,7 +108,8 @@ var ErrNotRemembered = errors.New("a login with a quota that a server counts is 
 func (r *Remembered) Remember(s session.Session, login session.Login) error {
 	now := r.now()
 	k := Known{MAC: s.MAC, User: s.User, Since: now, Until: now.Add(r.period), Class: login.Class, Limits: login.Limits,
-		Given: login.Explicit, Sessions: login.Sessions, Shared: login.Shared, Local: login.Local}
+		Given: login.Explicit, Sessions: login.Sessions, Shared: login.Shared, Local: login.Local,
+		Guest: login.Guest}
 	l := login.Limits
 	switch {
 	case login.Local:
@@ -183,7 +186,7 @@ func (r *Remembered) Ask(_ context.Context, c session.Credentials) (session.Logi
 		return session.Login{}, session.ErrRejected
 	}
 	login := session.Login{User: k.User, Class: k.Class, Limits: k.Limits, Explicit: k.Given, Sessions: k.Sessions,
-		Shared: k.Shared}
+		Shared: k.Shared, Guest: k.Guest}
 	left := k.Until.Sub(r.now())
 	valid := left > 0
 	if login.Limits.SessionTimeout > 0 { // a server's, of which a part is used up

@@ -151,7 +151,7 @@ func (b *browser) checkPage(t *testing.T, name string) {
 		}
 		for _, small := range eval[[]string](
 			t, b, `[...document.querySelectorAll("button, input:not([type=hidden]), a.button")]
-			.filter((e) => e.getBoundingClientRect().height < 44).map((e) => e.outerHTML)`) {
+			.filter((e) => (e.closest("label") ?? e).getBoundingClientRect().height < 44).map((e) => e.outerHTML)`) {
 			t.Errorf("%s, %s: too small for a finger: %s", name, v.name, small)
 		}
 		if *shots == "" {

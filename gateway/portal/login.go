@@ -53,12 +53,13 @@ func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 	t, token := p.textsOf(r), p.tokens.formToken(s.Key, time.Now())
 	loggedOut := query.Get("note") == noteLoggedOut
 	ending := t.ending(s.LastEnding)
-	if link == "" && !loggedOut && ending == "" && p.chosen(r) == nil {
+	used := p.usedToday(t, s.Key)
+	if link == "" && !loggedOut && ending == "" && used == nil && p.chosen(r) == nil {
 		p.sendForm(w, t, token)
 		return
 	}
 	page := p.loginPage(p.page(r, link), token)
-	page.Note = ending
+	page.Note, page.Today = ending, used
 	if loggedOut {
 		page.Note = page.T.LoggedOut
 	}
@@ -111,10 +112,14 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 	p.logInBy(w, r, page, form, s, try)
 }
 
-// isOwner reports whether a form names the user of a session, or has the code of the voucher that admitted it.
+// isOwner reports whether a form names the user of a session, or has the code of the voucher or the guest's room that
+// admitted it.
 func (p *Portal) isOwner(form url.Values, s session.Session) bool {
 	if p.byVoucher(s) { // whose user's name is no secret
 		return p.isCodeOf(form.Get("code"), s)
+	}
+	if byRoom(s) {
+		return isRoomOf(form.Get(FieldRoom), s) && strings.TrimSpace(form.Get(FieldLastName)) == s.Guest.LastName
 	}
 	return sameUser(form.Get("username"), s)
 }
@@ -124,7 +129,7 @@ func (p *Portal) logInBy(w http.ResponseWriter, r *http.Request, page *Page, for
 	try *guesses.Try) {
 	switch method := form.Get("method"); {
 	case method == methodClick && p.cfg.Methods.ClickThrough:
-		p.admit(w, r, page, s.Key, p.cfg.Methods.Guest)
+		p.logInByClick(w, r, page, form, s, try)
 		return
 	case method == methodProvider && p.cfg.Providers != nil:
 		p.toProvider(w, r, page, form, s.Key)
@@ -248,6 +253,9 @@ func (p *Portal) loginPage(page *Page, token string) *Page {
 	}
 	page.Providers = p.buttons(page.T)
 	page.Terms = p.terms
+	if page.ClickThrough {
+		p.showClick(page, answers{})
+	}
 	page.Token = token
 	if days := p.cfg.RememberDays; days > 0 {
 		page.Remember = page.T.Remember.For(days)

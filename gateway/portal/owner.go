@@ -34,7 +34,7 @@ func (p *Portal) setCookie(w http.ResponseWriter, r *http.Request, s session.Ses
 // isByOwner reports whether a request is by the browser that logged in. The name of click-through clients is
 // everybody's, so they need no cookie.
 func (p *Portal) isByOwner(r *http.Request, s session.Session) bool {
-	if p.cfg.Methods.ClickThrough && s.User == p.cfg.Methods.Guest.User {
+	if p.cfg.Methods.ClickThrough && s.User == p.cfg.Methods.Guest.User && !byRoom(s) {
 		return true
 	}
 	for _, c := range r.CookiesNamed(cookieName) {
@@ -69,7 +69,7 @@ func (p *Portal) confirmed(w http.ResponseWriter, r *http.Request, s session.Ses
 		return false
 	}
 	switch {
-	case byCode && p.isCodeOf(name, s), !byCode && sameUser(name, s):
+	case byCode && p.isCodeOf(name, s), !byCode && (sameUser(name, s) || isRoomOf(name, s)):
 		return true
 	case byCode:
 		try.WrongCode()

@@ -222,7 +222,7 @@ func samplePage(t *Texts, full bool) *Page {
 			[]string{"t"}
 		p.Remember, p.Remembers = "r", true
 		p.Providers = []ProviderButton{{"p", "P"}}
-		p.Status = &Status{"u", "e", "t", "s", "r", "d"}
+		p.Status = &Status{"u", "o", "e", "t", "s", "r", "d"}
 		p.Fields = []FieldOfPage{{Name: "room", Label: "l", Value: "v", Required: true, Wrong: true, Type: "text", Max: 9,
 			Autocomplete: "off"}, {Name: "email"}}
 		p.Accept, p.Box, p.Accepted, p.NotAccepted, p.ConfirmRoom = "a", true, true, true, true

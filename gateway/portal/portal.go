@@ -97,6 +97,8 @@ type Config struct {
 	// one whose client the portal has waited for longest, or waits as long as others end.
 	MaxConns, MaxConnsPerClient int
 	waitAtMost                  time.Duration // how long new connections wait although none ends; 0: defaultPatience
+	// Click is what clients accept and say that come in by a click.
+	Click Click
 	// Guard counts wrong passwords; nil: one of the portal's own.
 	Guard *guesses.Guard
 	// VoucherUsers begins the users of sessions that vouchers admit, and UserOfCode is the user of a voucher with a code
@@ -149,8 +151,9 @@ type Portal struct {
 	manyCodes  budget.OncePerMinute // messages of too many wrong codes
 	manyLogins budget.OncePerMinute // messages of too many open logins at providers
 
-	terms []string  // paragraphs
-	forms formPages // login pages without the token
+	terms        []string  // paragraphs
+	termsVersion string    // of them; empty: there are none
+	forms        formPages // login pages without the token
 
 	site4, site6 familySite // site6 is zero without Address6
 	pageHints    []header   // headers of every page
@@ -190,6 +193,7 @@ func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 	}
 	p.pageHints = pageHeaders(p.pages.styleHash, cfg.SuccessURL, cfg.Methods.Voucher)
 	p.terms = paragraphs(cfg.Terms)
+	p.termsVersion = versionOf(p.terms)
 	p.forms = p.makeFormPages()
 	p.mux = p.routes()
 	return p, nil
@@ -221,6 +225,11 @@ func (c *Config) check(auth Authenticator) error {
 	}
 	if c.Providers != nil && (c.TLS == (TLS{}) || c.Name == "") {
 		bad("providers send clients back by https to a name: give a certificate and a name")
+	}
+	for _, ask := range c.Click.Ask {
+		if _, known := clickFields[ask.Field]; !known || ask.Field == FieldRoom && c.Click.Room == nil {
+			bad("the click asks for %q, which nothing knows", ask.Field)
+		}
 	}
 	if (c.Methods.Login || c.Methods.Voucher) && auth == nil {
 		bad("login needs somebody who knows the users: configure RADIUS, a users file or vouchers")

@@ -11,7 +11,8 @@ import (
 
 // Status is a session as the status page shows it.
 type Status struct {
-	User     string // empty: the browser is not the one that logged in
+	User     string // empty: the browser is not the one that logged in, or the user is a room
+	Room     string // its number; empty: the user is none, or the browser not the one that logged in
 	Elapsed  string // since login
 	TimeLeft string // until it ends; empty: no end
 	Sent     string // by the client
@@ -54,9 +55,13 @@ func (p *Portal) logoutPage(r *http.Request, s session.Session) *Page {
 
 // show sets the session on a page: the user's name only for the browser that logged in.
 func (p *Portal) show(page *Page, r *http.Request, s session.Session) {
-	page.Status = page.T.status(s, time.Now())
+	page.Status, page.Today = page.T.status(s, time.Now()), p.ofGuest(page.T, s)
+	if byRoom(s) {
+		page.Status.User, page.Status.Room = "", s.Guest.Room
+	}
 	if !p.isByOwner(r, s) {
-		page.Confirm, page.ConfirmCode, page.Status.User = true, p.byVoucher(s), ""
+		page.Confirm, page.ConfirmCode, page.ConfirmRoom = true, p.byVoucher(s), byRoom(s)
+		page.Status.User, page.Status.Room = "", ""
 	}
 }
 

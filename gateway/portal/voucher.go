@@ -81,7 +81,8 @@ func (p *Portal) logInByCode(w http.ResponseWriter, r *http.Request, page *Page,
 	}
 }
 
-// refuseVoucher answers, if err says why a voucher admits nobody although its code is right, and reports that.
+// refuseVoucher answers, if err says why a voucher admits nobody although its code is right, or a day is used up, and
+// reports that.
 func (p *Portal) refuseVoucher(w http.ResponseWriter, page *Page, key session.Key, err error) bool {
 	var no *session.Rejection
 	if !errors.As(err, &no) || no.Reason == "" {
@@ -91,7 +92,7 @@ func (p *Portal) refuseVoucher(w http.ResponseWriter, page *Page, key session.Ke
 	p.log.Info("log-in rejected", "client", key.String(), "error", err)
 	page.Code = "" // another one is needed
 	page.Alert = map[session.Reason]string{session.Expired: page.T.VoucherExpired, session.UsedUp: page.T.VoucherUsedUp,
-		session.Revoked: page.T.VoucherRevoked}[no.Reason]
+		session.Revoked: page.T.VoucherRevoked, session.UsedToday: page.T.UsedToday}[no.Reason]
 	p.render(w, http.StatusOK, "login.html", page)
 	return true
 }

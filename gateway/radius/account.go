@@ -50,12 +50,15 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 		p.number(rfc2866.AcctStatusType_Type, uint32(status))
 		p.text(rfc2866.AcctSessionID_Type, e.ID)
 		p.text(rfc2865.UserName_Type, e.User)
-		p.number(rfc2866.AcctAuthentic_Type, uint32(c.authentic(e.User, e.Way)))
+		p.number(rfc2866.AcctAuthentic_Type, uint32(c.authentic(e.Session)))
 		p.client(&c.cfg, e.Key, e.PPPoE.Session != 0)
 		p.addresses6(e.FurtherAddrs...)
 		p.prefixes6(&c.cfg, e.Session)
 		p.line(e.PPPoE.Session)
 		p.routes(e.PPPoE.Routes)
+		if e.Guest != nil && e.Guest.Terms != "" {
+			p.text(rfc2869.ConnectInfo_Type, "terms "+e.Guest.Terms) // RFC 2869, 5.11
+		}
 		for _, class := range e.Class {
 			p.Add(rfc2865.Class_Type, class)
 		}
@@ -70,10 +73,10 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 	}}, nil
 }
 
-// authentic is Acct-Authentic of a user's session. Of a device that did not log in it is who let it in.
-func (c *Client) authentic(user string, way session.Way) rfc2866.AcctAuthentic {
-	local := c.cfg.LocalUsers != "" && strings.HasPrefix(user, c.cfg.LocalUsers)
-	if local || way == session.ByList || c.cfg.LocalAccounts && way != session.ByMAC {
+// authentic is Acct-Authentic of a session. Of a device that did not log in it is who let it in.
+func (c *Client) authentic(s session.Session) rfc2866.AcctAuthentic {
+	local := c.cfg.LocalUsers != "" && strings.HasPrefix(s.User, c.cfg.LocalUsers) || s.Guest != nil
+	if local || s.Way == session.ByList || c.cfg.LocalAccounts && s.Way != session.ByMAC {
 		return rfc2866.AcctAuthentic_Value_Local
 	}
 	return rfc2866.AcctAuthentic_Value_RADIUS

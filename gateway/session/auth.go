@@ -59,17 +59,20 @@ type Rejection struct {
 	// Message comes from the server that rejected the login. It is valid UTF-8 without
 	// control characters other than newlines, and it is not HTML. It may be empty.
 	Message string
-	// Reason says why a voucher whose code is right admits nobody; empty: the credentials are wrong, or not allowed.
+	// Reason says why nobody comes in although the code of a voucher, or what a guest says, is right; empty: the
+	// credentials are wrong, or not allowed.
 	Reason Reason
 }
 
-// Reason is why a voucher admits nobody.
+// Reason is why a voucher, or a click, admits nobody.
 type Reason string
 
 const (
 	Expired Reason = "expired" // its time since the first use, or its date, is over
 	UsedUp  Reason = "used-up" // its time online, or its data
 	Revoked Reason = "revoked" // by the operator
+
+	UsedToday Reason = "used-today" // no voucher's: the day's time or data of a device or a room
 )
 
 // Challenge is an ErrMoreAsked with the server's question, which is as Rejection's Message.
@@ -90,6 +93,8 @@ func Reject(message string) error { return &Rejection{Message: message} }
 
 func (r *Rejection) Error() string {
 	switch {
+	case r.Reason == UsedToday:
+		return ErrRejected.Error() + ": the day's time or data is used up"
 	case r.Reason != "":
 		return ErrRejected.Error() + ": the voucher is " + string(r.Reason)
 	case r.Message == "":

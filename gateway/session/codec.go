@@ -40,6 +40,7 @@ const (
 	tagGrant6  = 3 // kind, length and address: one prefix of what a server gives by IPv6
 	tagNetwork = 4 // that was delegated: its length, and its address
 	tagWay     = 5 // how the device came in
+	tagGuest   = 6 // what a guest said and accepted: five texts
 )
 
 // Names, in the file, of the state Authenticated for a client with a PPPoE session (line): without and with networks
@@ -108,6 +109,9 @@ func appendExtra(b []byte, s *Session) []byte {
 			n++
 		}
 	}
+	if s.Guest != nil {
+		n++
+	}
 	granted, more := appendGrant6(nil, s.IPv6)
 	if n += more; n == 0 {
 		return b
@@ -118,6 +122,13 @@ func appendExtra(b []byte, s *Session) []byte {
 	}
 	if s.Way != "" {
 		b = appendText(append(b, tagWay), string(s.Way))
+	}
+	if g := s.Guest; g != nil {
+		var texts []byte
+		for _, text := range []string{g.Terms, g.Room, g.LastName, g.Name, g.Email} {
+			texts = appendText(texts, text)
+		}
+		b = appendText(append(b, tagGuest), texts)
 	}
 	for _, addr := range s.FurtherAddrs {
 		b = appendText(append(b, tagAddress), addr.AsSlice())
@@ -137,6 +148,11 @@ func (d *decoder) extra(s *Session) {
 			s.Owner = string(text)
 		case tagWay:
 			s.Way = Way(text)
+		case tagGuest:
+			g := decoder{rest: text}
+			s.Guest = &Guest{Terms: string(g.text()), Room: string(g.text()), LastName: string(g.text()),
+				Name: string(g.text()), Email: string(g.text())}
+			d.damaged = d.damaged || g.end() != nil
 		case tagAddress:
 			addr, known := netip.AddrFromSlice(text)
 			d.damaged = d.damaged || !known

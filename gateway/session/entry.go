@@ -33,6 +33,7 @@ type extraFields struct {
 	pppoe        PPPoESession // zero unless the state is Authenticated
 	lastEnding   Ending       // of the client's last session; zero while the state is Authenticated
 	way          Way          // empty unless the state is Authenticated
+	guest        *Guest       // nil unless the state is Authenticated
 	ipv6         *Grant6      // nil unless the state is Authenticated
 }
 
@@ -48,7 +49,7 @@ func (e *entry) extraOrZero() extraFields {
 func (e *entry) change(edit func(*extraFields)) {
 	r := e.extraOrZero()
 	if edit(&r); len(r.furtherAddrs) == 0 && len(r.delegated) == 0 && r.pppoe.Session == 0 &&
-		r.lastEnding == (Ending{}) && r.ipv6 == nil && r.way == "" {
+		r.lastEnding == (Ending{}) && r.ipv6 == nil && r.way == "" && r.guest == nil {
 		e.extra = nil
 		return
 	}
@@ -124,7 +125,7 @@ func (t *Table) view(e *entry, by func(tableTime) time.Time) Session {
 	}
 	if e.state == Authenticated {
 		s.Login = Login{User: e.user, Class: e.class, Limits: *e.limits(), PPPoE: extra.pppoe, IPv6: extra.ipv6,
-			Way: extra.way}
+			Way: extra.way, Guest: extra.guest}
 		s.ID, s.Counts = e.id, e.counts
 		s.Began, s.Seen = by(e.began), by(e.seen)
 	}

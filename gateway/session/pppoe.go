@@ -112,7 +112,7 @@ func (t *Table) Follow(f func(Key, PPPoESession)) { t.hungUp = f }
 func (t *Table) begin(e *entry, login Login, now tableTime) {
 	t.limit(e, login.Limits)
 	e.change(func(r *extraFields) {
-		r.pppoe, r.ipv6, r.way = login.PPPoE, login.IPv6, login.Way
+		r.pppoe, r.ipv6, r.way, r.guest = login.PPPoE, login.IPv6, login.Way, login.Guest
 		r.delegated = append(slices.Clip(r.delegated), login.Networks...)
 	})
 	e.user, e.class = strings.Clone(login.User), cloneClass(login.Class) // otherwise the login form stays in memory

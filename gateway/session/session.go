@@ -118,6 +118,8 @@ type Login struct {
 	// Local means that a local account accepted the login. Remember is the person's wish that the device need not log in
 	// again. Neither is stored in the table.
 	Local, Remember bool
+	// Guest is what a person said and accepted who came in by a click; nil: they came in otherwise.
+	Guest *Guest
 	// Voucher names the voucher that admits the client; empty: none. It is not stored in the table.
 	Voucher string
 	// For is the client that logged in. While a RADIUS server was asked, the address may have gone to another client,
@@ -140,6 +142,15 @@ type Login struct {
 	// SessionID is the session's ID if it was chosen before the login was decided; empty: Admit chooses one. In the table
 	// it is Session.ID.
 	SessionID string
+}
+
+// Guest is what a person said and accepted who came in by a click. It is never changed.
+type Guest struct {
+	Terms    string `json:"terms,omitempty"`     // the version of the terms that was accepted; left out: there were none
+	Room     string `json:"room,omitempty"`      // as the operator's list has it
+	LastName string `json:"last_name,omitempty"` // as typed, and as the operator's list has it
+	Name     string `json:"name,omitempty"`      // as typed: nobody has checked it
+	Email    string `json:"email,omitempty"`     // as typed: nobody has checked it
 }
 
 // Way is how a device came in without a login.

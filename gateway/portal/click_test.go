@@ -1,0 +1,300 @@
+// Tests of logins by a click that asks something, by HTTP and in Chromium. See login_test.go and browser_test.go for
+// what they use.
+
+package portal
+
+import (
+	"bytes"
+	"log/slog"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// hotel is the configuration of a portal that asks for a room, in which García has 204.
+func hotel() Config {
+	return Config{Title: "Hotel Adria", Methods: Methods{ClickThrough: true}, Terms: "Be kind.\n\nNo warranty.",
+		Click: Click{Box: true, Ask: []Ask{{FieldRoom, true}, {FieldLastName, true}, {FieldEmail, false}},
+			Room: func(room, lastName string) (user, number string, has bool) {
+				return "room:" + room, room, room == "204" && strings.EqualFold(lastName, "García")
+			}}}
+}
+
+// clickForm is the form of a hotel as a browser sends it, with changes: a field and its value.
+func clickForm(t testing.TB, change ...string) url.Values {
+	f := url.Values{"token": {token(t, clientA, "/login")}, "method": {"click"}, FieldRoom: {" 204 "},
+		FieldLastName: {"garcía"}, FieldEmail: {""}, "accept": {versionOf([]string{"Be kind.", "No warranty."})}}
+	for i := 0; i+1 < len(change); i += 2 {
+		f.Set(change[i], change[i+1])
+		if change[i+1] == "-" {
+			f.Del(change[i])
+		}
+	}
+	return f
+}
+
+// TestGuest: a guest who says what is asked comes in as the room, with what was said and accepted.
+func TestGuest(t *testing.T) {
+	w := start(t, hotel())
+	r := request(t, clientA, base+"/login", clickForm(t, FieldEmail, "ada@example.org"))
+	s, _ := w.table.Get(clientA)
+	want := session.Guest{Terms: versionOf([]string{"Be kind.", "No warranty."}), Room: "204", LastName: "garcía",
+		Email: "ada@example.org"}
+	if r.StatusCode != 303 || s.User != "room:204" || s.Guest == nil || *s.Guest != want || s.Shared {
+		t.Fatalf("%s: the client is %s as %q, %+v", r.Status, s.State, s.User, s.Guest)
+	}
+	if page := request(t, clientA, base+"/status", nil, browserOf(r)); !strings.Contains(page.main(), "<dd>204</dd>") {
+		t.Errorf("the guest's browser does not see the room:\n%s", page.main())
+	}
+	// another browser of the device, or another device with its addresses
+	page := request(t, clientA, base+"/status", nil)
+	if strings.Contains(page.main(), "204") || !strings.Contains(page.main(), english.ConfirmRoomText) {
+		t.Errorf("anybody sees the room, or is not asked for it:\n%s", page.main())
+	}
+	out := url.Values{"token": {token(t, clientA, "/status")}, "username": {"205"}}
+	if r := request(t, clientA, base+"/logout", out); r.StatusCode != 200 || len(w.table.causes()) != 0 {
+		t.Errorf("log-out with another room: %s", r.Status)
+	}
+	out.Set("username", "204")
+	if r := request(t, clientA, base+"/logout", out); r.StatusCode != 303 || len(w.table.causes()) != 1 {
+		t.Errorf("log-out with the room: %s", r.Status)
+	}
+}
+
+// TestClickRefuses: what a form lacks or has wrong is said, on a page with the rest as typed; nobody comes in.
+func TestClickRefuses(t *testing.T) {
+	w := start(t, hotel())
+	for name, tt := range map[string]struct {
+		change []string
+		want   string
+	}{
+		"terms not accepted":          {[]string{"accept", "-"}, english.NotAccepted},
+		"former terms":                {[]string{"accept", "01234567"}, english.NotAccepted},
+		"no room":                     {[]string{FieldRoom, ""}, english.CheckFields},
+		"field left out":              {[]string{FieldLastName, "-"}, english.CheckFields},
+		"room with a space":           {[]string{FieldRoom, "2 04"}, english.CheckFields},
+		"over-long name":              {[]string{FieldLastName, strings.Repeat("x", 65)}, english.CheckFields},
+		"control characters":          {[]string{FieldLastName, "gar\x1b[31mcía"}, english.CheckFields},
+		"two lines":                   {[]string{FieldLastName, "garcía\r\nfake"}, english.CheckFields},
+		"right-to-left override":      {[]string{FieldLastName, "garcía\u202eaicrag"}, english.CheckFields},
+		"no UTF-8":                    {[]string{FieldLastName, "garc\xeda"}, english.CheckFields},
+		"no address for e-mail":       {[]string{FieldEmail, "ada"}, english.CheckFields},
+		"name beside the address":     {[]string{FieldEmail, "Ada <ada@example.org>"}, english.CheckFields},
+		"markup":                      {[]string{FieldEmail, "<script>alert(1)</script>"}, english.CheckFields},
+		"another client's form":       {[]string{"token", token(t, clientB, "/login")}, english.OldForm},
+		"a form of nobody":            {[]string{"token", "-"}, english.OldForm},
+		"a room that nobody has":      {[]string{FieldRoom, "205"}, english.WrongRoom},
+		"somebody else's room number": {[]string{FieldLastName, "Smith"}, english.WrongRoom},
+	} {
+		r := request(t, clientA, base+"/login", clickForm(t, tt.change...))
+		if r.StatusCode != 200 || !strings.Contains(r.main(), tt.want) {
+			t.Errorf("%s: %s, no %q on\n%s", name, r.Status, tt.want, r.main())
+		}
+		if strings.Contains(r.body, "<script>alert") || strings.ContainsFunc(r.body,
+			func(c rune) bool { return c != '\n' && unicode.IsControl(c) }) || strings.Contains(r.body, "\u202e") {
+			t.Errorf("%s: the page has what was sent:\n%s", name, r.main())
+		}
+		if s, _ := w.table.Get(clientA); s.State == session.Authenticated {
+			t.Fatalf("%s: came in", name)
+		}
+	}
+	large := clickForm(t, FieldLastName, strings.Repeat("x", maxFormBytes))
+	if r := request(t, clientA, base+"/login", large); r.StatusCode != 413 {
+		t.Errorf("a form of %d bytes: %s", maxFormBytes, r.Status)
+	}
+}
+
+// TestButtonAccepts: with a button of an own page, or of a page before the terms had a version, nobody is asked again;
+// with one of other terms they are.
+func TestButtonAccepts(t *testing.T) {
+	w := start(t, Config{Methods: Methods{ClickThrough: true}, Terms: "Be kind."})
+	if r := request(t, clientA, base+"/login", clickForm(t, "accept", "01234567")); r.StatusCode != 200 ||
+		!strings.Contains(r.main(), english.OldForm) {
+		t.Errorf("former terms: %s", r.Status)
+	}
+	r := request(t, clientA, base+"/login", clickForm(t, "accept", "-"))
+	if s, _ := w.table.Get(clientA); r.StatusCode != 303 || s.User != defaultGuest ||
+		s.Guest.Terms != versionOf([]string{"Be kind."}) {
+		t.Errorf("%s: %+v", r.Status, s.Login)
+	}
+}
+
+// TestRoomsAreNotGuessed: a device that guesses rooms has to wait, and so have all together, whatever their addresses
+// are. Names are not in the log.
+func TestRoomsAreNotGuessed(t *testing.T) {
+	var log bytes.Buffer
+	cfg := hotel()
+	cfg.Log = slog.New(slog.NewTextHandler(&syncWriter{w: &log}, nil))
+	w := start(t, cfg)
+	guess := func(room string) int {
+		return request(t, clientA, base+"/login", clickForm(t, FieldRoom, room, FieldLastName, "Secretname")).StatusCode
+	}
+	for i := 0; guess("205") != 429; i++ {
+		if i == 12 {
+			t.Fatal("a guesser never has to wait")
+		}
+	}
+	if code := request(t, clientA, base+"/login", clickForm(t)).StatusCode; code != 429 {
+		t.Errorf("while the guesser has to wait, the right room: %d", code)
+	}
+	for i := range 120 { // each device guesses once
+		must := w.table.change(clientA, func(s *session.Session) { s.MAC[3], s.MAC[4] = 7, byte(i) })
+		if must != nil {
+			t.Fatal(must)
+		}
+		if guess("206") == 429 {
+			break
+		}
+		if i == 119 {
+			t.Error("many devices guess without a wait")
+		}
+	}
+	w.stop()
+	if text := log.String(); strings.Contains(text, "Secretname") ||
+		!strings.Contains(text, "too many wrong rooms or voucher codes of all devices together") ||
+		!strings.Contains(text, "a wrong room number or name") {
+		t.Errorf("the log is\n%s", text)
+	}
+}
+
+// TestToday: what is left of the day is on the login page once some of it is used, and on the status page. Nobody comes
+// in with nothing left.
+func TestToday(t *testing.T) {
+	cfg := hotel()
+	var today atomic.Pointer[Today]
+	left := Today{Timed: true, Counted: true, Time: 80 * time.Minute, Bytes: 3e8,
+		Again: time.Date(2026, 3, 1, 4, 0, 0, 0, time.UTC)}
+	today.Store(&left)
+	cfg.Click.Today = func(key session.Key, room string) (Today, error) { return *today.Load(), nil }
+	w := start(t, cfg)
+	if page := request(t, clientA, base+"/login", nil); strings.Contains(page.main(), english.LeftToday) {
+		t.Errorf("a new device is told what is left:\n%s", page.main())
+	}
+	used := left
+	used.Used = true
+	today.Store(&used)
+	for _, want := range []string{english.LeftToday, "1 h 20 min", "300.0 MB", english.Again, "04:00"} {
+		if page := request(t, clientA, base+"/login", nil); !strings.Contains(page.main(), want) {
+			t.Errorf("no %q on the login page:\n%s", want, page.main())
+		}
+	}
+	over := used
+	over.Time, over.UsedUp = 0, true
+	today.Store(&over)
+	r := request(t, clientA, base+"/login", clickForm(t))
+	if s, _ := w.table.Get(clientA); r.StatusCode != 200 || s.State == session.Authenticated ||
+		!strings.Contains(r.main(), strings.ReplaceAll(english.UsedToday, "'", "&#39;")) ||
+		!strings.Contains(r.main(), "04:00") {
+		t.Errorf("used up: %s\n%s", r.Status, r.main())
+	}
+	today.Store(&left) // and used up while the form is being decided
+	w.table.fails(&session.Rejection{Reason: session.UsedToday})
+	if r := request(t, clientA, base+"/login", clickForm(t)); r.StatusCode != 200 ||
+		!strings.Contains(r.main(), strings.ReplaceAll(english.UsedToday, "'", "&#39;")) {
+		t.Errorf("used up meanwhile: %s\n%s", r.Status, r.main())
+	}
+	w.table.fails(nil)
+	today.Store(&used)
+	if r := request(t, clientA, base+"/login", clickForm(t)); r.StatusCode != 303 {
+		t.Fatalf("with something left: %s", r.Status)
+	}
+	if page := request(t, clientA, base+"/status", nil); !strings.Contains(page.main(), "1 h 20 min") ||
+		!strings.Contains(page.main(), "04:00") {
+		t.Errorf("the status page:\n%s", page.main())
+	}
+}
+
+// FuzzClickForm: whatever a form says, what is taken over is short, printable and as the field must be.
+func FuzzClickForm(f *testing.F) {
+	f.Add("room=204&last_name=Garc%C3%ADa&email=ada%40example.org&name=Ada&accept=01234567")
+	f.Add("room=2%0004&last_name=%ff&email=Ada+%3Cada@example.org%3E&room=205")
+	f.Add("room=" + strings.Repeat("9", 200) + "&name=%e2%80%ae")
+	p := &Portal{termsVersion: "01234567"}
+	for field := range maps.Keys(clickFields) {
+		p.cfg.Click.Ask = append(p.cfg.Click.Ask, Ask{field, true})
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		form, err := url.ParseQuery(body)
+		if err != nil {
+			return
+		}
+		a := p.readClick(form)
+		for field, text := range a.said {
+			if !utf8.ValidString(text) || utf8.RuneCountInString(text) > clickFields[field].max ||
+				strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("%s: took over %q", field, text)
+			}
+			if !a.wrong[field] && !clickFields[field].valid(text) {
+				t.Errorf("%s: %q is right", field, text)
+			}
+		}
+		if a.accepted && form.Get("accept") != p.termsVersion && form.Has("accept") {
+			t.Errorf("accepted by %q", form.Get("accept"))
+		}
+	})
+}
+
+// TestGuestInBrowser is a hotel guest with a phone: they forget the box, mistype the room, and come in. The page's policy
+// allows no script.
+func TestGuestInBrowser(t *testing.T) {
+	cfg := hotel()
+	cfg.RememberDays = 30
+	cfg.Terms = "Use this network fairly.\n\nIt comes without any warranty, and what you send over it may be read by " +
+		"others."
+	cfg.Click.Today = func(session.Key, string) (Today, error) {
+		return Today{Timed: true, Counted: true, Time: 80 * time.Minute, Bytes: 3e8, Used: true,
+			Again: time.Date(2026, 3, 1, 4, 0, 0, 0, time.UTC)}, nil
+	}
+	w := start(t, cfg)
+	b := newBrowser(t)
+	b.setView(t, views[0])
+	b.load(t, chromedp.Navigate("http://news.example/"))
+	b.checkPage(t, "click")
+	if n := eval[int](t, b, "document.scripts.length"); n != 0 {
+		t.Errorf("the page has %d scripts", n)
+	}
+	order := []string{"summary", "terms", FieldRoom, FieldLastName, FieldEmail, "accept", "remember", "button"}
+	if got := b.focused(t, len(order)); !slices.Equal(got, order) {
+		t.Errorf("tab goes through %q, want %q", got, order)
+	}
+	// the browser itself holds on to a form without the box
+	eval[bool](t, b, `document.querySelector("#room").focus(); true`)
+	b.press(t, "305\r")
+	if n := eval[int](t, b, `document.querySelectorAll(":invalid").length`); n == 0 || w.Stats().Rejected != 0 {
+		t.Errorf("%d fields are invalid, and %d forms were refused", n, w.Stats().Rejected)
+	}
+	eval[bool](t, b, `document.querySelector("#last_name").focus(); true`)
+	b.press(t, "García")
+	eval[bool](t, b, `document.querySelector("[name=accept]").focus(); true`)
+	b.press(t, " ")
+	b.load(t, chromedp.Click("form > button"))
+	if got := eval[string](t, b, `document.querySelector("[role=alert]").innerText`); got != english.WrongRoom {
+		t.Errorf("a wrong room: %q", got)
+	}
+	if got := eval[string](t, b, `room.value + " " + last_name.value + " " + room.getAttribute("aria-describedby") + " " +
+		document.querySelector("[name=accept]").checked`); got != "305 García alert true" {
+		t.Errorf("after a wrong room the form has %q", got)
+	}
+	b.checkPage(t, "click-wrong")
+	eval[bool](t, b, `room.value = "204"; true`)
+	b.load(t, chromedp.Click("form > button"))
+	if s, _ := w.table.Get(clientA); s.State != session.Authenticated || s.User != "room:204" {
+		t.Errorf("the client is %s as %q", s.State, s.User)
+	}
+	b.checkPage(t, "click-status")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, text := range b.consoleErrors {
+		t.Errorf("console: %s", text)
+	}
+}

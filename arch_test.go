@@ -43,10 +43,12 @@ var allowedImports = map[string][]string{
 	"gateway/config":        {"gateway/datapath", "gateway/datapath/kinds", "textfile"},
 	"gateway/control":       {"gateway/session", "gateway/voucher"},
 	"gateway/voucher/sheet": {"gateway/voucher"}, // prints vouchers
-	"gateway/voucher":       {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
-	"gateway/allowance":     {"gateway/session"}, // time and bytes that sessions share
+	"gateway/voucher": {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker",
+		"gateway/timeline"},
+	"gateway/allowance": {"gateway/session"}, // time and bytes that sessions share
 	// so much a day
-	"gateway/daily":    {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker", "gateway/timeline"},
+	"gateway/daily": {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker",
+		"gateway/timeline"},
 	"gateway/rooms":    {"gateway/listfile"}, // who has which room
 	"gateway/due":      {},                   // what is to be done, in the order of its times
 	"gateway/ticker":   {},                   // when those that look from time to time do so

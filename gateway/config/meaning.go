@@ -183,8 +183,8 @@ var meanings = map[string]meaning{
 
 	"click_through.terms": {text: "how people accept `portal.terms`: `\"button\"`, by pressing it; `\"box\"`, by a box " +
 		"that they check ([Click-through](../click-through.md))"},
-	"click_through.ask": {unset: "nothing", text: "what the form asks, in this order. `\"room\"` and `\"last_name\"` are " +
-		"checked against `click_through.rooms`; `\"name\"` and `\"email\"` are not checked"},
+	"click_through.ask": {unset: "nothing", text: "what the form asks, in this order. `\"room\"` and `\"last_name\"` " +
+		"are checked against `click_through.rooms`; `\"name\"` and `\"email\"` are not checked"},
 	"click_through.optional": {unset: "none", text: "of them, those that may be left empty"},
 	"click_through.rooms": {unset: "none", text: "file of rooms: number, last name and date, a guest a line; others may " +
 		"not read it. A change is read within a second. A file with mistakes changes nothing: the log and " +

@@ -13,6 +13,7 @@
 package daily
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,55 +206,46 @@ func (b *Book) begin(r *record) {
 // change changes records: first by the sessions that have ended, then by edit, whose error it returns. The holders'
 // locks must be held.
 func (b *Book) change(all []Holder, edit func(map[Holder]*record) error) error {
-	records, done := map[Holder]*record{}, map[Holder][]allowance.End{}
-	putBack := func() {
-		for h, ends := range done {
-			b.sessions.PutBack(h, ends)
-		}
-	}
-	fill := func() error {
-		for _, h := range all {
-			r, err := b.read(h, done[h]...)
-			if err != nil {
-				return err
-			}
-			records[h] = r
-		}
-		return nil
-	}
-	n := 0
+	done, n := map[Holder][]allowance.End{}, 0
 	for _, h := range all {
 		done[h] = b.sessions.TakeEnded(h)
 		n += len(done[h])
 	}
-	if err := fill(); err != nil {
-		putBack()
-		return err
+	records, refused, err := b.edited(all, done, edit)
+	if err == nil && refused != nil && n > 0 { // what has ended is written nevertheless
+		records, _, err = b.edited(all, done, nothing)
 	}
-	refused := edit(records)
-	if refused != nil {
-		if n == 0 {
-			return refused
+	if err == nil && (refused == nil || n > 0) {
+		fresh := map[Holder][]byte{}
+		for h, r := range records {
+			fresh[h] = r.encode()
 		}
-		if err := fill(); err != nil { // what has ended is written nevertheless
-			putBack()
-			return err
+		if err = b.store.Put(fresh); err != nil {
+			err = fmt.Errorf("writing what was used today: %w", err)
 		}
-	}
-	fresh := map[Holder][]byte{}
-	for h, r := range records {
-		fresh[h] = r.encode()
-	}
-	if err := b.store.Put(fresh); err != nil {
-		putBack()
-		return fmt.Errorf("writing what was used today: %w", err)
 	}
 	for h, ends := range done {
+		if err != nil {
+			b.sessions.PutBack(h, ends)
+			continue
+		}
 		for _, e := range ends {
 			b.sessions.Close(e.Session, h)
 		}
 	}
-	return refused
+	return cmp.Or(err, refused)
+}
+
+// edited returns the records of holders with sessions that have ended, edited, and the edit's error.
+func (b *Book) edited(all []Holder, done map[Holder][]allowance.End, edit func(map[Holder]*record) error) (
+	records map[Holder]*record, refused, err error) {
+	records = map[Holder]*record{}
+	for _, h := range all {
+		if records[h], err = b.read(h, done[h]...); err != nil {
+			return nil, nil, err
+		}
+	}
+	return records, edit(records), nil
 }
 
 // nothing is an edit that changes nothing.

@@ -34,8 +34,9 @@ var _ allowance.Table = (*scene)(nil)
 
 func newScene(t *testing.T, device, room Amount) *scene {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	s := &scene{t: t, path: filepath.Join(t.TempDir(), FileName), terms: Terms{Clock{4 * time.Hour, time.UTC}, device, room},
-		wall: start, line: start, table: map[netip.Addr]session.Session{}}
+	s := &scene{t: t, path: filepath.Join(t.TempDir(), FileName),
+		terms: Terms{Clock{4 * time.Hour, time.UTC}, device, room},
+		wall:  start, line: start, table: map[netip.Addr]session.Session{}}
 	s.open()
 	return s
 }
@@ -221,8 +222,8 @@ func TestDayIsUsedOverSessions(t *testing.T) {
 	s.must(s.begin(1, "", session.Limits{}))
 }
 
-// TestDayBeginsInASession: a session that goes on when the day begins has the new day's time and bytes, and none of what
-// it used before counts. A daemon that was away then counts from when it is back.
+// TestDayBeginsInASession: a session that goes on when the day begins has the new day's time and bytes, and none of
+// what it used before counts.
 func TestDayBeginsInASession(t *testing.T) {
 	s := newScene(t, Amount{2 * time.Hour, 1000}, Amount{})
 	s.pass(15*time.Hour + time.Minute) // 03:01
@@ -251,8 +252,8 @@ func TestOwnLimitsHold(t *testing.T) {
 	}
 }
 
-// TestRoomsShare: the devices of a room have its time and bytes together, and each has no more than its own. In the last
-// minute two that come at once have half of it each.
+// TestRoomsShare: the devices of a room have its time and bytes together, and each has no more than its own. In the
+// last minute two that come at once have half of it each.
 func TestRoomsShare(t *testing.T) {
 	s := newScene(t, Amount{Time: 2 * time.Hour}, Amount{3 * time.Hour, 1000})
 	s.must(s.begin(1, "204", session.Limits{}))

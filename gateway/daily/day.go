@@ -8,7 +8,7 @@ type Clock struct {
 	Zone   *time.Location
 }
 
-// on returns the begin of the day of a date. Where the zone's clock skips that hour, it is the hour before or behind it.
+// on returns the begin of the day of a date. Where the zone's clock skips that hour, it is the hour before or behind.
 func (c Clock) on(year int, month time.Month, day int) time.Time {
 	return time.Date(year, month, day, 0, int(c.Begins/time.Minute), 0, 0, c.Zone)
 }

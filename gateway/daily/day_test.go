@@ -14,7 +14,8 @@ func TestDays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, begins := range []time.Duration{0, 90 * time.Minute, 150 * time.Minute, 4 * time.Hour, 23*time.Hour + 30*time.Minute} {
+		for _, minutes := range []time.Duration{0, 90, 150, 240, 23*60 + 30} {
+			begins := minutes * time.Minute
 			c := Clock{begins, zone}
 			at := time.Date(2025, 12, 31, 12, 0, 0, 0, zone)
 			_, last := c.Day(at)

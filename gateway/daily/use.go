@@ -145,8 +145,8 @@ func (b *Book) balance(h Holder) error {
 	return err
 }
 
-// limitsOf is what is left for a session: the least of its own limits, and of what its holders have, of one of which the
-// record is given.
+// limitsOf is what is left for a session: the least of its own limits, and of what its holders have, of one of which
+// the record is given.
 func (b *Book) limitsOf(u allowance.Use, s session.Session, h Holder, r *record) (timeout time.Duration, bytes uint64,
 	err error) {
 	timeout, bytes = b.share(h, r)

@@ -244,8 +244,8 @@ func FuzzClickForm(f *testing.F) {
 	})
 }
 
-// TestGuestInBrowser is a hotel guest with a phone: they forget the box, mistype the room, and come in. The page's policy
-// allows no script.
+// TestGuestInBrowser is a hotel guest with a phone: they forget the box, mistype the room, and come in. The page's
+// policy allows no script. Long: the steps of one visit.
 func TestGuestInBrowser(t *testing.T) {
 	cfg := hotel()
 	cfg.RememberDays = 30

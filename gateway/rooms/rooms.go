@@ -78,7 +78,7 @@ func (f *File) Named() (n int) {
 // time: without an end. Case, accents and space around do not matter. Without a name only a room that the file has
 // without one is had.
 func (f *File) Until(room, lastName string, now time.Time) (until time.Time, has bool) {
-	if Fold(room) == "" {
+	if room = strings.TrimSpace(room); !ValidRoom(room) { // a space would end the number in a key
 		return time.Time{}, false
 	}
 	all := f.lines.Entries()

@@ -115,6 +115,17 @@ func (s *survey) gardenAddresses() {
 	}
 }
 
+// bootServers warns of servers that clients cannot reach when they boot: before a login.
+func (s *survey) bootServers() {
+	for i, b := range s.DHCP.Boot {
+		reachable := func(p netip.Prefix) bool { return p.Contains(b.Server) }
+		if b.Server.IsValid() && !s.LAN.Network().Contains(b.Server) && !slices.ContainsFunc(s.Garden.Prefixes, reachable) {
+			s.addFinding(Warning, "%s: clients that are not logged in cannot load a file of %s: put the address into "+
+				"garden.prefixes, or let those devices in (devices.file)", s.WhereBoot(i, "server"), b.Server)
+		}
+	}
+}
+
 // secureProbes are names that devices also ask over HTTPS: an answer makes Android believe that it is online.
 var secureProbes = []string{"www.google.com", "connectivitycheck.gstatic.com", "www.gstatic.com"}
 

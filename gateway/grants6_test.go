@@ -25,7 +25,7 @@ import (
 func TestRADIUSGivesPrefixes(t *testing.T) {
 	network6(t)
 	sh(t, `ip netns add other; ip -n client link add c1 link c0 netns other type macvlan mode bridge
-ip -n server route add 2001:db8:100::/48 via 2001:db8:9::1
+ip -n server route add 2001:db8:100::/40 via 2001:db8:9::1
 ip -n server route add 2001:db8:300::/48 via 2001:db8:9::1
 ip -n server route add 2001:db8:7000::/40 via 2001:db8:9::1`)
 	t.Cleanup(func() { sh(t, "ip netns del other") })
@@ -35,7 +35,7 @@ ip -n server route add 2001:db8:7000::/40 via 2001:db8:9::1`)
 	start := func() daemon {
 		cfg := milano(t, dir, secret, `
 address6 = "2001:db8:1::1/64"
-client_prefixes = "2001:db8:100::/48"
+client_prefixes = "2001:db8:100::/40"
 [lan.prefix_pool]
 gold = "2001:db8:300::/48"
 [dhcp6]

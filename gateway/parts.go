@@ -73,6 +73,9 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 	for code, data := range d.Options {
 		out.Options = append(out.Options, dhcp.Option{Code: code, Data: data})
 	}
+	for _, b := range d.Boot {
+		out.Boot = append(out.Boot, dhcp.Boot(b))
+	}
 	return out
 }
 

@@ -174,6 +174,9 @@ func (w *world) firstPackets() {
 	}
 	bob, _ := w.dial6("guest-bob")
 	outside := netip.MustParseAddr("2001:db8:100:ffff::1")
+	if netip.PrefixFrom(outside, 64).Contains(ann.addr) {
+		outside = netip.MustParseAddr("2001:db8:100:fffe::1") // if it is bob's, it is refused too
+	}
 	for c, addr := range map[*client]netip.Addr{bob: addr.Next(), ann: outside} {
 		c.addLocal(addr)
 		w.refused(c, addr)

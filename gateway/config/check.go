@@ -98,6 +98,9 @@ func (k *checker) checkDHCP() {
 	if k.DHCP.Mode == External {
 		k.refuseUnused(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.preauth_lease", "dhcp.dns", "dhcp.domain",
 			"dhcp.mtu", "dhcp.ipv6_only", "dhcp.static", "dhcp.options")
+		if k.rows[bootTable] > 0 {
+			k.reportAt(k.lines[bootTable+"#1"], bootTable, `has no effect: dhcp.mode is "external"`)
+		}
 		return
 	}
 	if k.DHCP.ShortLease > k.DHCP.Lease {
@@ -106,6 +109,7 @@ func (k *checker) checkDHCP() {
 	if !k.LAN.Address.IsValid() {
 		return
 	}
+	k.checkBoot()
 	for i, pool := range k.DHCP.Pools {
 		k.checkPool("dhcp.pools", pool, k.DHCP.Pools[:i])
 	}

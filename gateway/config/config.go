@@ -178,6 +178,14 @@ type DHCP struct {
 	MTU        int              // option 26; 0: not sent
 	IPv6Only   time.Duration    // option 108; 0: clients that can do without an IPv4 address get one
 	Options    map[uint8][]byte // further ones, raw
+	Boot       []Boot           // in the file's order
+}
+
+// Boot is what clients of a class load that boot from the network. Classes that are empty are any.
+type Boot struct {
+	VendorClass, UserClass string     // the beginning of option 60, and one of option 77
+	Server                 netip.Addr // that has File; the zero Addr: none is named
+	File                   string
 }
 
 // DHCP6 is the configuration of DHCPv6.

@@ -5,6 +5,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -86,12 +87,20 @@ limits.total_quota = "1.5GiB"
 limits.idle_timeout = "30m"
 radius.secondary.address = "192.0.2.11:1645"
 radius.secondary.secret_file = "/etc/secret"
+[[dhcp.boot]]
+user_class = "iPXE"
+file = "http://192.0.2.5/x"
+[[dhcp.boot]]
+vendor_class = "PXEClient"
+server = "192.0.2.5"
+file = "a"
 `)
 	for _, v := range []struct{ got, want any }{
 		{c.Users.File, "/etc/gatewayd/accounts"},
 		{c.LogLevel.String(), "WARN"},
 		{c.DHCP.Options, map[uint8][]byte{42: {192, 0, 2, 1, 192, 0, 2, 2}, 43: {1, 2, 255}, 66: []byte("tftp")}},
 		{c.DHCP.Static[0].MAC.String() + " " + c.DHCP.Static[0].Addr.String(), "02:00:5e:10:00:01 10.1.0.10"},
+		{fmt.Sprint(c.DHCP.Boot), "[{ iPXE invalid IP http://192.0.2.5/x} {PXEClient  192.0.2.5 a}]"},
 		{c.Garden.Prefixes[0].String(), "198.51.100.7/32"},
 		{c.Garden.Domains, []string{"www.example.org", "*.example.org"}},
 		{c.Limits, Limits{

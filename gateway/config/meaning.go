@@ -76,6 +76,14 @@ var meanings = map[string]meaning{
 		"can, get none (RFC 8925)"},
 	"dhcp.static":  {text: "table of MAC address = IPv4 address, which is reserved for that client"},
 	"dhcp.options": {text: "table of an option's number = its value"},
+	"dhcp.boot.vendor_class": {unset: "any", text: "a table `[[dhcp.boot]]` for each class of clients that boot from " +
+		"the network, of which the first is for a client that fits it. This one's begins the client's vendor class " +
+		"(option 60): `\"PXEClient:Arch:00000\"` is BIOS, `\"PXEClient:Arch:00007\"` x86-64 UEFI, `\"HTTPClient\"` UEFI's " +
+		"HTTP boot (RFC 4578)"},
+	"dhcp.boot.user_class": {unset: "any", text: "a user class of the client (option 77), such as `\"iPXE\"`"},
+	"dhcp.boot.server": {unset: "none", text: "address of the TFTP server (siaddr, option 66). Clients reach it before " +
+		"login if it is in the LAN, or in `garden.prefixes`"},
+	"dhcp.boot.file": {unset: required, text: "file that the client loads there, or a URL (option 67)"},
 
 	"dhcp6.mode": {text: "what clients with `lan.address6` get by DHCPv6. `\"stateless\"`: options, and they register " +
 		"the addresses that they make (RFC 9686). `\"stateful\"`: addresses too"},

@@ -173,15 +173,25 @@ func (c *Config) KeyName(key string) string {
 }
 
 // WhereForward names the line of a key of [[nat.forward]], by its place in NAT.Forwards.
-func (c *Config) WhereForward(i int, key string) string {
-	name := "nat.forward." + key
-	if c.table > 0 && !c.isCommon(forwardKey(i, key)) {
+func (c *Config) WhereForward(i int, key string) string { return c.whereRow(forwardTable, i, key) }
+
+const forwardTable = "nat.forward"
+
+func forwardKey(i int, key string) string { return keyInRow(forwardTable, i, key) }
+
+// whereRow names the line of a key in the i-th table of a name, from 0 on.
+func (c *Config) whereRow(table string, i int, key string) string {
+	name := table + "." + key
+	if c.table > 0 && !c.isCommon(keyInRow(table, i, key)) {
 		name = networkKey(name)
 	}
-	return fmt.Sprintf("%s:%d: %s", c.File, c.lineOf(forwardKey(i, key)), name)
+	return fmt.Sprintf("%s:%d: %s", c.File, c.lineOf(keyInRow(table, i, key)), name)
 }
 
-func forwardKey(i int, key string) string { return fmt.Sprintf("nat.forward.%s#%d", key, i+1) }
+// keyInRow names a key in the i-th table of a name, from 0 on.
+func keyInRow(table string, i int, key string) string {
+	return fmt.Sprintf("%s.%s#%d", table, key, i+1)
+}
 
 // checkNAT checks the keys of address translation.
 func (k *checker) checkNAT() {

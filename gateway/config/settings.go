@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -107,6 +108,10 @@ func (c *Config) serviceSettings() []setting {
 		keyAt("dhcp.ipv6_only", &c.DHCP.IPv6Only, duration(5*minute, 30*day)),
 		{key: "dhcp.static", target: &c.DHCP.Static, each: c.DHCP.reserve},
 		{key: "dhcp.options", target: &c.DHCP.Options, each: c.DHCP.addOption},
+		column("dhcp.boot.vendor_class", &c.DHCP.Boot, line(255), func(b *Boot, v string) { b.VendorClass = v }),
+		column("dhcp.boot.user_class", &c.DHCP.Boot, line(255), func(b *Boot, v string) { b.UserClass = v }),
+		column("dhcp.boot.server", &c.DHCP.Boot, address, func(b *Boot, v netip.Addr) { b.Server = v }),
+		column("dhcp.boot.file", &c.DHCP.Boot, line(255), func(b *Boot, v string) { b.File = v }),
 		keyAt("dhcp6.mode", &c.DHCP6.Mode, strict.Word(Off, Stateless, Stateful)),
 		keyAt("dhcp6.pd_pool", &c.DHCP6.PDPool, clientPrefixes),
 		keyAt("dhcp6.pd_length", &c.DHCP6.PDLength, strict.Integer(33, 64)),

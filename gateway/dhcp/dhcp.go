@@ -71,6 +71,7 @@ type Config struct {
 	CaptivePortalURL string // option 114 (RFC 8910), sent asked or not; empty: not sent
 	// more options, sent on request; they replace the above but not 1, 51–59, 61, 82, 108
 	Options []Option
+	Boot    []Boot // what clients load that boot from the network; the first that fits a client is for it
 
 	// Present asks whether a client still answers for its address, which may take seconds. A RELEASE or DECLINE of a
 	// client that does has no effect, nor has one about which it returns an error. nil: all of them have.
@@ -220,6 +221,12 @@ func (c Config) checkOptions() error {
 			return fmt.Errorf(
 				"dhcp: option %d needs 1 to 255 bytes, and cannot be 0, 1, 50 to 59, 61, 82, 108 or 255, which the server sets",
 				o.Code)
+		}
+	}
+	for _, b := range c.Boot {
+		if b.File == "" || len(b.File) > 255 || b.Server.IsValid() && !b.Server.Is4() {
+			return fmt.Errorf("dhcp: file %q to boot needs 1 to 255 bytes, and an IPv4 address as server, not %s", b.File,
+				b.Server)
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ const (
 	atFlags    = 10
 	atCiaddr   = 12
 	atYiaddr   = 16
+	atSiaddr   = 20
 	atGiaddr   = 24
 	atHardware = 28
 	atServer   = 44 // sname

@@ -75,6 +75,7 @@ type reply struct {
 	lease     time.Duration // 0: not said
 	earlierBy time.Duration // how much earlier T1 and T2 are than 1/2 and 7/8 of it
 	reason    string        // of a NAK
+	boot      *Boot         // what the client loads; nil: nothing
 }
 
 // options returns the options of a reply: first the required ones, then those that the client requested in its order
@@ -118,8 +119,10 @@ func (r reply) options(rq *request, fixed map[byte][]byte) []Option {
 			put(code)
 		}
 	}
-	for _, code := range []byte{
-		codeMessage, codeLease, codeMask, codePortal, codeRenewal, codeRebinding, codeClientID, codeAgent} {
+	unasked := []byte{codeMessage, codeLease, codeMask, codePortal, codeRenewal, codeRebinding}
+	copied := []byte{codeClientID, codeAgent}
+	boot := slices.DeleteFunc(slices.Clone(always), func(code byte) bool { return slices.Contains(copied, code) })
+	for _, code := range slices.Concat(unasked, boot, copied) {
 		put(code)
 	}
 	return list
@@ -136,6 +139,9 @@ func (r reply) values(rq *request, fixed map[byte][]byte) (values map[byte][]byt
 		delete(values, codeServer)
 		if !rq.wantsIPv6Only() { // who asks for nothing gets all else
 			delete(values, codeIPv6Only)
+		}
+		if r.boot != nil {
+			always = append(always, r.boot.putOptions(values, rq)...)
 		}
 	}
 	if r.lease > 0 {
@@ -175,6 +181,9 @@ func (r reply) message(rq *request, fixed map[byte][]byte) []byte {
 	}
 	copy(b[atYiaddr:], r.addr.AsSlice())
 	copy(b[atHardware:], rq.hardware.addr[:])
+	if r.boot != nil {
+		r.boot.putFields(b)
+	}
 	b = append(b, cookie...)
 	for _, o := range r.options(rq, fixed) {
 		b = append(append(b, o.Code, byte(len(o.Data))), o.Data...)
@@ -187,8 +196,10 @@ func (r reply) message(rq *request, fixed map[byte][]byte) []byte {
 // sends from the address that it names may have another port.
 func (r reply) frame(rq *request, cfg Config, fixed map[byte][]byte, from MAC) []byte {
 	addr, port, mac := limitedBroadcast, uint16(clientPort), broadcastMAC
+	r.boot = bootFor(cfg.Boot, rq)
 	switch {
 	case r.kind == dhcpv4.MessageTypeNak: // the client's address may be another's
+		r.boot = nil
 	case !rq.ciaddr.IsUnspecified():
 		addr, mac = rq.ciaddr, rq.client.mac
 		if rq.source.Addr() == addr && rq.source.Port() != 0 {

@@ -46,6 +46,8 @@ type request struct {
 	server      netip.Addr // server identifier (option 54); the zero Addr: none
 	optionCodes []byte     // option codes, in the client's order (option 55)
 	agent       []byte     // option 82, which a switch may add (RFC 3046)
+	vendorClass string     // option 60
+	userClasses []string   // option 77
 	replyBytes  int        // for the reply's DHCP message
 }
 
@@ -65,6 +67,8 @@ func parseRequest(d datagram) (*request, error) {
 		hostname:    cleanHostname(m.joinedOption(dhcpv4.OptionHostName)),
 		optionCodes: codes(m.joinedOption(dhcpv4.OptionParameterRequestList)),
 		agent:       m.joinedOption(dhcpv4.OptionRelayAgentInformation),
+		vendorClass: string(m.joinedOption(dhcpv4.OptionClassIdentifier)),
+		userClasses: userClasses(m.joinedOption(dhcpv4.OptionUserClassInformation)),
 		replyBytes:  m.maxReply(),
 	}
 	length := int(rq.hardware.length)

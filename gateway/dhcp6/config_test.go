@@ -1,7 +1,9 @@
 package dhcp6
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +74,36 @@ func TestShortLease(t *testing.T) {
 		got := s.table.grant(id, s.present(), nil, time.Now())
 		if len(got.given) != 1 || got.given[0].valid != want || got.given[0].preferred != want {
 			t.Errorf("client %d: %+v", i, got.given)
+		}
+	}
+}
+
+// TestTakenAndGivenAgain: what a client was to have is no more its due, and is what it would be delegated without. The
+// answer names it once, as valid.
+func TestTakenAndGivenAgain(t *testing.T) {
+	var wish Wish
+	s := known(t, func(cfg *Config) { cfg.Wanted = func(Client, Kind) Wish { return wish } })
+	id := identity{kind: Delegated, mac: macOf(1), duid: string(duidOf(1))}
+	usual := s.table.grant(id, s.present(), nil, time.Now()).items[0].prefix
+	other := netip.MustParsePrefix("2001:db8:1:90::/64")
+	for _, own := range []netip.Prefix{other, usual, {}} {
+		if wish = (Wish{}); own.IsValid() {
+			wish.Prefixes = []netip.Prefix{own}
+		}
+		got := s.table.grant(id, s.present(), nil, time.Now())
+		var given []string
+		for _, g := range got.given {
+			given = append(given, fmt.Sprint(g.prefix, g.valid > 0))
+		}
+		want := []string{fmt.Sprint(usual, true)}
+		switch own {
+		case other:
+			want = []string{fmt.Sprint(usual, false), fmt.Sprint(other, true)}
+		case usual:
+			want = append([]string{fmt.Sprint(other, false)}, want...)
+		}
+		if !slices.Equal(given, want) {
+			t.Errorf("wish %v: %v, want %v", wish.Prefixes, given, want)
 		}
 	}
 }

@@ -91,8 +91,14 @@ func (t *table) lend(got *granted, it *item, pool *Pool, now time.Time) {
 	got.given = append(got.given, given{it.prefix, preferred, valid})
 }
 
-// finish sets the reason why an identity has nothing that is preferred, and removes it where it has.
+// finish sets the reason why an identity has nothing that is preferred, and removes it where it has. What was taken
+// from it and then given to it again is told once.
 func (got *granted) finish() {
+	has := map[netip.Prefix]bool{}
+	for _, one := range got.given {
+		has[one.prefix] = has[one.prefix] || one.valid > 0
+	}
+	got.given = slices.DeleteFunc(got.given, func(one given) bool { return one.valid == 0 && has[one.prefix] })
 	for _, one := range got.given {
 		if one.preferred > 0 {
 			got.err = nil

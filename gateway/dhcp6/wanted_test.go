@@ -56,9 +56,9 @@ func TestWantedPrefixes(t *testing.T) {
 		t.Errorf("another client has %s", r.LongString(0))
 	}
 	wish(Delegated, Wish{})
-	r, _ = w.ask(first, w.message(dhcpv6.MessageTypeRenew, first, iaPD(1, own)))
-	if got := prefixesOf(r); len(got) != 1 || got[0] == own {
-		t.Errorf("it is to have %s no more, and has %v", own, got)
+	r, _ = w.ask(first, w.message(dhcpv6.MessageTypeRenew, first, iaPD(1, own, had)))
+	if got := prefixesOf(r); !slices.Equal(got, []netip.Prefix{had}) {
+		t.Errorf("it is to have %s no more, and has %v, want %s", own, got, had)
 	}
 	wish(Delegated, Wish{Prefixes: []netip.Prefix{own}})
 	r, _ = w.ask(second, w.message(dhcpv6.MessageTypeRequest, second, iaPD(1)))

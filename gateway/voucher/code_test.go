@@ -47,7 +47,7 @@ func TestNewCodes(t *testing.T) {
 		t.Errorf("%d codes of %d symbols, want %d of %d", len(seen), len(count), n, len(Alphabet))
 	}
 	for r, found := range count { // 12,000 ± 107
-		if found < 12_000-535 || found > 12_000+535 {
+		if found < 12_000-643 || found > 12_000+643 {
 			t.Errorf("%c is there %d times, want about 12,000", r, found)
 		}
 	}

@@ -83,7 +83,7 @@ func TestPPPoEServers(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if left := l.router.processes(t); len(left) > 0 || strings.Contains(l.router.must(t, "ip -o link"), "ppp") {
+			if left := l.router.processes(t); len(left) > 0 || strings.Contains(l.router.must(t, "ip -o link"), ": ppp") {
 				t.Errorf("left behind: %v, %s", left, l.router.must(t, "ip -o link"))
 			}
 		})

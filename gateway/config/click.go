@@ -81,11 +81,6 @@ func (k *checker) checkClick() {
 	if c.Terms == TermsBox && k.Portal.Terms == "" {
 		k.report("portal.terms", `missing: click_through.terms is "box", which people check to accept them`)
 	}
-	for i, field := range c.Ask {
-		if slices.Contains(c.Ask[:i], field) {
-			k.report(ask, "%q is there twice", field)
-		}
-	}
 	for _, field := range c.Optional {
 		switch {
 		case !slices.Contains(c.Ask, field):

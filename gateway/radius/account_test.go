@@ -100,6 +100,15 @@ func TestAccounting(t *testing.T) {
 		t.Fatal(err)
 	}
 	swapped := f.last(t, "told")
+	guest := testEvent(session.Ended, time.Hour, session.UserRequest)
+	guest.User, guest.Guest = "room:204", &session.Guest{Terms: "5d9b98b5", Email: "ada@example.org"}
+	if err := newClient(t, cfg).Account(t.Context(), guest); err != nil {
+		t.Fatal(err)
+	}
+	if told := f.last(t, "told"); strings.Join(told["Connect-Info"], " ") != "terms 5d9b98b5" ||
+		strings.Join(told["Acct-Authentic"], " ") != "Local" || strings.Contains(fmt.Sprint(told), "ada@") {
+		t.Errorf("of a guest: %v", told)
+	}
 	for name, want := range map[string]string{
 		"Acct-Output-Octets": "7", "Acct-Output-Gigawords": "5", "Acct-Output-Packets": "1000",
 		"Acct-Input-Octets": "2147483648", "Acct-Input-Gigawords": "256", "Acct-Input-Packets": "2",

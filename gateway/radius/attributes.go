@@ -91,7 +91,8 @@ var attributes = []avp{
 	{"Acct-Session-Id", 0, rfc2866.AcctSessionID_Type, logins | sessions | onOff | naming,
 		"the session, 16 hexadecimal digits; in an Access-Request that of the session to come"},
 	{"Acct-Authentic", 0, rfc2866.AcctAuthentic_Type, sessions,
-		"RADIUS, or Local where `auth.methods` does not have it; of devices by who let them in"},
+		"RADIUS, or Local where `auth.methods` does not have it, of vouchers and of click-through; of devices by who let " +
+			"them in"},
 	{"Acct-Session-Time", 0, rfc2866.AcctSessionTime_Type, counted, "seconds, by the monotonic clock"},
 	{"Acct-Input-Packets", 0, rfc2866.AcctInputPackets_Type, counted, "packets, as Acct-Input-Octets"},
 	{"Acct-Output-Packets", 0, rfc2866.AcctOutputPackets_Type, counted, "packets, as Acct-Output-Octets"},
@@ -110,6 +111,8 @@ var attributes = []avp{
 	{"Message-Authenticator", 0, rfc2869.MessageAuthenticator_Type, logins | reply | accept | reject | challenge | naming,
 		"of every Access-Request, the first attribute. Access-Accepts, -Rejects and -Challenges without a right one are " +
 			"dropped; in other requests it may be missing, and is answered by one"},
+	{"Connect-Info", 0, rfc2869.ConnectInfo_Type, sessions,
+		"click-through: the version of `portal.terms` that was accepted, such as `terms 5d9b98b5`"},
 	{"Acct-Interim-Interval", 0, rfc2869.AcctInterimInterval_Type, accept | changing,
 		"seconds between updates, 60 at least; 0: `radius.interim`"},
 	{"NAS-Port-Id", 0, rfc2869.NASPortID_Type, logins | sessions | naming, "`lan.interface`"},

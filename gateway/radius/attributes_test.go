@@ -178,7 +178,7 @@ func TestAttributesSent(t *testing.T) {
 			e := testEvent(kind, time.Minute, session.UserRequest)
 			for _, line := range []session.PPPoESession{
 				{}, {Session: 7, Routes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28")}}} {
-				e.PPPoE, e.IPv6 = line, &session.Grant6{InterfaceID: 7}
+				e.PPPoE, e.IPv6, e.Guest = line, &session.Grant6{InterfaceID: 7}, &session.Guest{Terms: "5d9b98b5"}
 				r, err := c.event(e)
 				if err != nil {
 					t.Fatal(err)

@@ -297,8 +297,8 @@ var meanings = map[string]meaning{
 	"limits.total_quota": {unset: noLimit, text: "bytes that a client sends and receives in a session, together"},
 	"limits.sessions_per_user": {unset: noLimit, text: "sessions of one user at once (RADIUS: Port-Limit). A further " +
 		"login is refused, but one with the MAC address of such a session replaces it. " +
-		"Upper and lower case are one name. Click-through logins and those by `gatewayd login` count too, but are " +
-		"never refused"},
+		"Upper and lower case are one name. Click-through logins without a room and those by `gatewayd login` " +
+		"count too, but are never refused"},
 	"limits.profile.name": {unset: required, text: "a table `[[limits.profile]]` for each profile: limits that a server " +
 		"gives by Filter-Id with this name. Limits that it gives itself replace those of the profile, and `[limits]` has " +
 		"those that neither has. With profiles a login whose Filter-Id names none is refused"},

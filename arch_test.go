@@ -98,12 +98,16 @@ var allowedImports = map[string][]string{
 	"gateway/dhcp":  {"gateway/framelink", "gateway/ticker", "gateway/budget", "gateway/leasefile"},
 	"gateway/dhcp6": {"gateway/budget", "gateway/due", "gateway/framelink", "gateway/leasefile", "gateway/ticker"},
 	"gateway/dns":   {"gateway/budget"}, "gateway/guesses": {"gateway/budget", "gateway/session"}, // who guesses passwords
-	"gateway/portal": {"gateway/budget", "gateway/guesses", "gateway/oidc", "gateway/session", "gateway/uam",
+	"gateway/portal": {"gateway/budget", "gateway/certificate", "gateway/guesses", "gateway/oidc", "gateway/session", "gateway/uam",
 		"gateway/wispr", "textfile"},
-	"gateway/uam":     {"gateway/guesses", "gateway/session", "gateway/wispr"},
-	"gateway/wispr":   {},
-	"gateway/oidc":    {"gateway/session", "textfile"},                     // logins at OpenID providers
-	"gateway/visit":   {"gateway/datapath", "gateway/dns", "gateway/oidc"}, // their hosts, open for one device
+	"gateway/uam":         {"gateway/guesses", "gateway/session", "gateway/wispr"},
+	"gateway/wispr":       {},
+	"gateway/oidc":        {"gateway/session", "textfile"},                     // logins at OpenID providers
+	"gateway/visit":       {"gateway/datapath", "gateway/dns", "gateway/oidc"}, // their hosts, open for one device
+	"gateway/certificate": {"textfile"},                                        // TLS certificates in files
+	// the page and API of those who look after the gateway
+	"gateway/admin": {"gateway/certificate", "gateway/control", "gateway/flowlog", "gateway/guesses", "gateway/session",
+		"gateway/statefile", "gateway/users", "gateway/voucher"},
 	"gateway/pppoe":   {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},
 	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},

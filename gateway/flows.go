@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -32,6 +33,14 @@ func (g *gateway) openFlows(context.Context) (o opened, err error) {
 		return o, err
 	}
 	return opened{run: g.flows.Run, close: g.flows.Close}, nil
+}
+
+// FlowLogs are the flow logs of a configuration's networks.
+func FlowLogs(cfg *config.Config) (logs []flowlog.Search) {
+	for _, n := range cfg.All() {
+		logs = append(logs, flowlog.Search{Network: n.Name, Folder: n.FlowLog.Folder})
+	}
+	return logs
 }
 
 // isBehind reports whether an address is in a network behind a client.

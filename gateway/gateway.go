@@ -197,7 +197,7 @@ func (g *gateway) openControl(context.Context) (opened, error) {
 		return opened{}, err
 	}
 	return opened{close: socket.Close, run: func(ctx context.Context) error {
-		answers := control.Single(limitDefaults{g.table, g, true}, rememberedDevices{g}, g.status)
+		answers := control.Single(g.network(), g.status)
 		answers.Reload = g.reload
 		if g.vouchers != nil {
 			answers.Vouchers = g.vouchers

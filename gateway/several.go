@@ -210,11 +210,20 @@ func (n *servedNetwork) state() (*gateway, error) {
 func (s *several) served() (all []control.Network) {
 	for _, n := range s.all() {
 		if g, _ := n.state(); g != nil {
-			all = append(all, control.Network{Name: n.cfg.Name, Table: limitDefaults{g.table, g, true}, Status: g.status,
-				Devices: rememberedDevices{g}, Has: g.isOfNetwork})
+			all = append(all, g.network())
 		}
 	}
 	return all
+}
+
+// network is the gateway's network as operators see it.
+func (g *gateway) network() control.Network {
+	table := limitDefaults{g.table, g, true}
+	n := control.Network{Name: g.cfg.Name, Table: table, Changes: table, Status: g.status, Devices: rememberedDevices{g}}
+	if g.cfg.Name != "" {
+		n.Has = g.isOfNetwork
+	}
+	return n
 }
 
 // isOfNetwork reports whether an address is one of the network's.

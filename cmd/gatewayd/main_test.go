@@ -131,7 +131,7 @@ func serveTable() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	if err := socket.Serve(ctx, control.Single(newTable(), nil, tableStatus)); err != nil {
+	if err := socket.Serve(ctx, control.Single(control.Network{Table: newTable()}, tableStatus)); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gateweigh/gateweigh/gateway"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
 )
@@ -47,13 +48,13 @@ func whoisCommand() *cobra.Command {
 			if instant.After(time.Now()) {
 				return &exitError{exitUsage, fmt.Errorf("--at %s is in the future", at)}
 			}
-			logs := []networkLog{{folder: folder}}
+			logs := []flowlog.Search{{Folder: folder}}
 			if !cmd.Flags().Changed("folder") {
 				if logs, err = configuredLogs(file); err != nil {
 					return err
 				}
 			}
-			if err := findFlows(logs, endpoint, instant); err != nil {
+			if err := flowlog.FindAll(logs, endpoint, instant); err != nil {
 				return err
 			}
 			return showFlows(stdout, os.Stderr, logs, endpoint, instant, asJSON)
@@ -79,50 +80,18 @@ func parseTime(flag, s string) (time.Time, error) {
 	return t, fmt.Errorf("--%s %q is no time such as 2026-03-01T14:05:06Z", flag, s)
 }
 
-// networkLog is what was found in the flow log of a network.
-type networkLog struct {
-	name   string // "": there is only one
-	folder string
-	flowlog.Found
-}
-
 // configuredLogs are the logs of a configuration's networks.
-func configuredLogs(file string) (logs []networkLog, err error) {
+func configuredLogs(file string) (logs []flowlog.Search, err error) {
 	cfg, err := config.Load(file)
 	if err != nil {
 		err = fmt.Errorf("%w (--folder names the flow log's folder without a configuration)", err)
 		return nil, &exitError{exitUsage, err}
 	}
-	for _, n := range cfg.All() {
-		logs = append(logs, networkLog{name: n.Name, folder: n.FlowLog.Folder})
-	}
-	return logs, nil
-}
-
-// findFlows searches logs. One in which nothing can be found, as of a new network, is an error only where nothing is
-// found in the others either.
-func findFlows(logs []networkLog, endpoint netip.AddrPort, instant time.Time) error {
-	var errs []error
-	found := false
-	for i := range logs {
-		var err error
-		logs[i].Found, err = flowlog.FindFlows(logs[i].folder, endpoint, instant)
-		if err != nil && !errors.Is(err, flowlog.ErrNoLog) && !errors.Is(err, flowlog.ErrTooOld) {
-			return err
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
-		found = found || len(logs[i].Flows) > 0
-	}
-	if found {
-		return nil
-	}
-	return errors.Join(errs...)
+	return gateway.FlowLogs(cfg), nil
 }
 
 // showFlows writes the flows that were found to out, and warnings about incomplete results to notes.
-func showFlows(out, notes io.Writer, logs []networkLog, endpoint netip.AddrPort, instant time.Time,
+func showFlows(out, notes io.Writer, logs []flowlog.Search, endpoint netip.AddrPort, instant time.Time,
 	asJSON bool) error {
 	damaged, slow, flows := 0, 0, 0
 	for _, l := range logs {
@@ -145,11 +114,11 @@ func showFlows(out, notes io.Writer, logs []networkLog, endpoint netip.AddrPort,
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%sSTART\tEND\tPROTOCOL\tCLIENT\tOUTSIDE\tPEER\tMAC\tUP\tDOWN\tSESSION\tUSER\n",
-		map[bool]string{true: "NETWORK\t"}[logs[0].name != ""])
+		map[bool]string{true: "NETWORK\t"}[logs[0].Network != ""])
 	for _, l := range logs {
 		for _, f := range l.Flows {
-			if l.name != "" {
-				fmt.Fprintf(w, "%s\t", l.name)
+			if l.Network != "" {
+				fmt.Fprintf(w, "%s\t", l.Network)
 			}
 			writeFlow(w, f)
 		}
@@ -158,7 +127,7 @@ func showFlows(out, notes io.Writer, logs []networkLog, endpoint netip.AddrPort,
 }
 
 // encodeFlows writes flows as JSON, each with its network where there are several.
-func encodeFlows(out io.Writer, logs []networkLog) (err error) {
+func encodeFlows(out io.Writer, logs []flowlog.Search) (err error) {
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
 	for _, l := range logs {
@@ -166,7 +135,7 @@ func encodeFlows(out io.Writer, logs []networkLog) (err error) {
 			err = errors.Join(err, enc.Encode(struct {
 				Network string `json:"network,omitempty"`
 				flowlog.Flow
-			}{l.name, f}))
+			}{l.Network, f}))
 		}
 	}
 	return err

@@ -52,6 +52,7 @@ func (c *Config) check() strict.Problems {
 	k.checkIPv6()
 	k.checkFlowLog()
 	k.checkMetrics()
+	k.checkAdmin()
 	k.checkDynamic()
 	k.checkServer("radius.primary", c.RADIUS.Primary)
 	k.checkServer("radius.secondary", c.RADIUS.Secondary)

@@ -105,6 +105,7 @@ type Config struct {
 	Datapath Datapath
 	FlowLog  FlowLog
 	Metrics  Metrics
+	Admin    Admin
 
 	lines map[string]int // where each key was set, from 1; see rowKey
 	rows  map[string]int // how many tables each array of tables has
@@ -387,6 +388,7 @@ func defaults() *Config {
 		Click:   ClickThrough{Terms: TermsButton},
 		FlowLog: FlowLog{KeepFor: 90 * day, MaxBytes: 10_000_000_000},
 		NAT:     NAT{Hairpin: true},
+		Admin:   Admin{Idle: 30 * time.Minute, Longest: 12 * time.Hour},
 		lines:   map[string]int{},
 		rows:    map[string]int{},
 	}

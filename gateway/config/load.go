@@ -193,6 +193,7 @@ func (k *checker) openFiles() {
 			k.report("portal.tls_cert", "%v", err)
 		}
 	}
+	k.checkAdminFiles()
 	if dir := k.Portal.Templates; dir != "" {
 		if info, err := os.Stat(dir); err != nil {
 			k.report("portal.templates", "%v: gatewayd templates writes a folder to begin with", textfile.Plain(err))
@@ -274,7 +275,7 @@ func (c *Config) complete() {
 	paths := []*string{
 		&c.RADIUS.Primary.SecretFile, &c.RADIUS.Secondary.SecretFile, &c.Users.File,
 		&c.Devices.File, &c.Click.Rooms, &c.Devices.PasswordFile, &c.UAM.SecretFile,
-		&c.Portal.TLSCert, &c.Portal.TLSKey, &c.Portal.Templates,
+		&c.Portal.TLSCert, &c.Portal.TLSKey, &c.Portal.Templates, &c.Admin.Accounts, &c.Admin.TLSCert, &c.Admin.TLSKey,
 	}
 	for i := range c.OIDC {
 		paths = append(paths, &c.OIDC[i].SecretFile, &c.OIDC[i].CAFile)

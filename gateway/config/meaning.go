@@ -342,6 +342,20 @@ var meanings = map[string]meaning{
 
 	"metrics.listen": {unset: "no metrics", text: "address, one that clients do not reach, and port for " +
 		"[Prometheus](gatewayd-counters.md)"},
+
+	"admin.listen": {unset: "no admin page", text: "where the [admin page](../admin.md) and its API are: an address and " +
+		"port, or `\"unix:/path/of/a/socket\"`. Clients reach it only at an address of the LAN"},
+	"admin.accounts": {unset: required, text: "file of those who may log in, one a line, which `gatewayd admin set " +
+		"NAME` makes; mode 640 at most, owner root. A change is read at once"},
+	"admin.tls_cert": {unset: "plain HTTP, at a loopback address or a socket alone", text: "PEM file of the " +
+		"certificate chain. It is read again within a minute of a change. With an expired one nobody gets in"},
+	"admin.tls_key": {unset: "none", text: "PEM file of its key"},
+	"admin.trusted_proxies": {unset: "none", text: "proxies whose `X-Forwarded-For` and `user_header` are believed; " +
+		"all that use the Unix socket are"},
+	"admin.user_header": {unset: "people log in at the page", text: "header in which a trusted proxy names who has " +
+		"logged in there. The name needs an account"},
+	"admin.idle_timeout":    {text: "time without a request after which a browser must log in again"},
+	"admin.session_timeout": {text: "time after a login after which a browser must log in again"},
 }
 
 const (

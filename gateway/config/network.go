@@ -338,6 +338,9 @@ func (c *Config) ownTable(key string) bool {
 
 // completeNetworks fills in the fields of networks that depend on other networks.
 func (c *Config) completeNetworks() {
+	if len(c.Networks) > 0 {
+		c.Admin = c.Networks[0].Admin // with whole paths
+	}
 	for _, n := range c.Networks {
 		for _, other := range c.Networks {
 			if slices.Contains(n.Reaches, other.Name) || slices.Contains(other.Reaches, n.Name) {

@@ -54,6 +54,7 @@ type Network struct {
 	Name    string // "": it is the only one
 	Table   Sessions
 	Status  func() Status
+	Changes Changer               // of its sessions; nil: they are not changed
 	Devices Devices               // that are remembered; nil: none are
 	Has     func(netip.Addr) bool // whether an address belongs to the network; nil: every address does
 }
@@ -254,6 +255,7 @@ type LogoutRequest struct {
 	Addr netip.Addr `json:"addr,omitzero"`  // one client
 	User string     `json:"user,omitempty"` // all sessions of a user
 	All  bool       `json:"all,omitempty"`  // all sessions
+	ID   string     `json:"id,omitempty"`   // with addr: only this session, not another that the address has by now
 }
 
 // ReloadReply says what became of a configuration that was read again.

@@ -154,7 +154,7 @@ func start(t *testing.T, table Sessions, stall time.Duration) string {
 	ended := make(chan error)
 	go func() {
 		ended <- s.Serve(
-			ctx, Single(table, nil, func() Status {
+			ctx, Single(Network{Table: table}, func() Status {
 				return Status{Version: "1.2.3", Sessions: map[State]int{session.PreAuth: 7}}
 			}))
 	}()

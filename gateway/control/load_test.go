@@ -148,7 +148,7 @@ func TestEndWhileServing(t *testing.T) {
 	table := &endlessTable{n: -1, eachReturned: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- s.Serve(ctx, Single(table, nil, func() Status { return Status{} })) }()
+	go func() { ended <- s.Serve(ctx, Single(Network{Table: table}, func() Status { return Status{} })) }()
 	c := dial(t, path)
 	err = c.Sessions(t.Context(), Filter{}, func(Session) error { stop(); return nil })
 	if err == nil || !strings.Contains(err.Error(), "it is incomplete") {
@@ -181,7 +181,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		table := authenticated(3)
 		w := httptest.NewRecorder()
-		(&server{Single(table, nil, func() Status { return Status{} }), stallTimeout}).routes().ServeHTTP(w, r)
+		(&server{Single(Network{Table: table}, func() Status { return Status{} }), stallTimeout}).routes().ServeHTTP(w, r)
 		if w.Code >= 400 && !strings.HasPrefix(w.Body.String(), `{"error":"`) {
 			t.Errorf("%s %s: %d %q", method, target, w.Code, w.Body)
 		}
@@ -235,7 +235,7 @@ func BenchmarkSessions(b *testing.B) {
 	table := authenticated(100_000)
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error)
-	go func() { ended <- s.Serve(ctx, Single(table, nil, func() Status { return Status{} })) }()
+	go func() { ended <- s.Serve(ctx, Single(Network{Table: table}, func() Status { return Status{} })) }()
 	c, err := Dial(path)
 	if err != nil {
 		b.Fatal(err)

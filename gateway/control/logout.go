@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -18,42 +17,9 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	if req.Addr.IsValid() {
-		s.logoutOne(w, req.Addr)
-		return
-	}
-	clients := s.authenticated(req.User)
-	if len(clients) == 0 && !req.All {
-		fail(w, http.StatusNotFound, fmt.Errorf("no session is %q's", req.User))
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), logoutTimeout)
-	defer cancel()
-	done, err := s.endSessions(ctx, clients)
+	done, err := s.Logout(r.Context(), req)
 	if err != nil {
-		fail(w, http.StatusInternalServerError, fmt.Errorf("after %d of %d sessions: %w", done.Ended, len(clients), err))
-		return
-	}
-	reply(w, http.StatusOK, done)
-}
-
-func (s *server) logoutOne(w http.ResponseWriter, addr netip.Addr) {
-	n, err := s.networkOf(addr)
-	if err != nil {
-		fail(w, http.StatusNotFound, err)
-		return
-	}
-	switch client, ok := n.Table.Get(addr); {
-	case !ok:
-		fail(w, http.StatusNotFound, fmt.Errorf("no client has %s", addr))
-		return
-	case client.State != session.Authenticated:
-		fail(w, http.StatusNotFound, fmt.Errorf("%s is not logged in: it is %s", addr, client.State))
-		return
-	}
-	var done LogoutReply
-	if _, err := n.Table.End(addr, session.AdminReset); !done.add(err) {
-		fail(w, http.StatusInternalServerError, err)
+		fail(w, statusOf(err), err)
 		return
 	}
 	reply(w, http.StatusOK, done)
@@ -66,7 +32,7 @@ type holder struct {
 }
 
 // authenticated lists the addresses with a session of a user; with "" those with any session.
-func (s *server) authenticated(user string) []holder {
+func (s Answers) authenticated(user string) []holder {
 	filter := Filter{User: user, State: session.Authenticated}
 	var all []holder
 	for _, n := range s.Networks() {
@@ -94,7 +60,7 @@ func (r *LogoutReply) add(err error) bool {
 
 // endSessions ends sessions, several at once, and returns their number and the first failure. It stops when ctx ends:
 // the caller has disconnected, or the time is over.
-func (s *server) endSessions(ctx context.Context, all []holder) (reply LogoutReply, err error) {
+func (s Answers) endSessions(ctx context.Context, all []holder) (reply LogoutReply, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	work := make(chan holder)

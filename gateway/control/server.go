@@ -47,9 +47,9 @@ type Answers struct {
 	Vouchers Vouchers           // nil: there are none
 }
 
-// Single returns the Answers of a daemon with one network. devices may be nil.
-func Single(table Sessions, devices Devices, status func() Status) Answers {
-	only := []Network{{Table: table, Devices: devices}}
+// Single returns the Answers of a daemon with one network.
+func Single(network Network, status func() Status) Answers {
+	only := []Network{network}
 	return Answers{Networks: func() []Network { return only }, Status: status}
 }
 
@@ -194,7 +194,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) {
 }
 
 // chosen returns the network of a name; "": all.
-func (s *server) chosen(name string) ([]Network, error) {
+func (s Answers) chosen(name string) ([]Network, error) {
 	all := s.Networks()
 	if name == "" {
 		return all, nil
@@ -207,7 +207,7 @@ func (s *server) chosen(name string) ([]Network, error) {
 }
 
 // networkOf returns the network to which an address belongs.
-func (s *server) networkOf(addr netip.Addr) (Network, error) {
+func (s Answers) networkOf(addr netip.Addr) (Network, error) {
 	for _, n := range s.Networks() {
 		if n.Has == nil || n.Has(addr) {
 			return n, nil
@@ -241,17 +241,12 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	n, err := s.networkOf(addr)
+	client, err := s.Find(addr)
 	if err != nil {
-		fail(w, http.StatusNotFound, err)
+		fail(w, statusOf(err), err)
 		return
 	}
-	client, ok := n.Table.Get(addr)
-	if !ok {
-		fail(w, http.StatusNotFound, unknownClient(addr))
-		return
-	}
-	reply(w, http.StatusOK, asShown(client.At(time.Now()), n.Name))
+	reply(w, http.StatusOK, client)
 }
 
 // readLogin decodes a LoginRequest.
@@ -292,6 +287,9 @@ func readLogout(r io.Reader) (LogoutRequest, error) {
 	}
 	if given != 1 {
 		return req, errors.New("give one of addr, user and all")
+	}
+	if req.ID != "" && !req.Addr.IsValid() {
+		return req, errors.New("id is of the session of addr")
 	}
 	return req, nil
 }

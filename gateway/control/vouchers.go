@@ -19,6 +19,8 @@ type Vouchers interface {
 	// Each yields the vouchers that a name means, "lobby" or "lobby-17", and with "" all. yield may take seconds with a
 	// slow reader and must not block other callers.
 	Each(name string, yield func(voucher.Voucher) bool) error
+	// Page is Each for up to most vouchers after the one of a name. next is the name to go on after; "": there are no more.
+	Page(name, after string, most int) (page []voucher.Voucher, next string, err error)
 	// Revoke revokes the vouchers that a name means, and ends their sessions.
 	Revoke(ctx context.Context, name string) (voucher.Revocation, error)
 }
@@ -72,9 +74,9 @@ func (s *server) createVouchers(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	all, err := s.Vouchers.Create(req.Batch, req.Count, req.Terms)
+	all, err := s.NewVouchers(req)
 	if err != nil {
-		fail(w, http.StatusBadRequest, err)
+		fail(w, statusOf(err), err)
 		return
 	}
 	send := s.voucherLines(w, r)
@@ -123,18 +125,12 @@ func (s *server) revokeVouchers(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), logoutTimeout)
-	defer cancel()
-	done, err := s.Vouchers.Revoke(ctx, req.Name)
-	switch {
-	case errors.Is(err, voucher.ErrUnknown):
-		fail(w, http.StatusNotFound, err)
-	case err != nil:
-		err = fmt.Errorf("after %d vouchers and %d sessions: %w", done.Vouchers, done.Sessions, err)
-		fail(w, http.StatusInternalServerError, err)
-	default:
-		reply(w, http.StatusOK, done)
+	done, err := s.RevokeVouchers(r.Context(), req.Name)
+	if err != nil {
+		fail(w, statusOf(err), err)
+		return
 	}
+	reply(w, http.StatusOK, done)
 }
 
 // Vouchers calls yield with each voucher that a name means, with "" with all. It returns an error if the list is

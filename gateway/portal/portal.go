@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/certificate"
 	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/uam"
@@ -144,7 +145,7 @@ type Portal struct {
 	pages    *pages
 	tokens   tokens
 	guard    *guesses.Guard
-	cert     *certificate // nil: plain HTTP only
+	cert     *certificate.Certificate // nil: plain HTTP only
 	mux      *http.ServeMux
 	counters counters
 
@@ -187,7 +188,7 @@ func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 		return nil, fmt.Errorf("portal: %w", err)
 	}
 	if cfg.TLS != (TLS{}) {
-		if p.cert, err = newCertificate(cfg.TLS.Cert, cfg.TLS.Key, p.host(), cfg.Log); err != nil {
+		if p.cert, err = certificate.Open(cfg.TLS.Cert, cfg.TLS.Key, "the portal", p.host(), cfg.Log); err != nil {
 			return nil, fmt.Errorf("portal: %w", err)
 		}
 	}

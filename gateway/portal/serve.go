@@ -165,7 +165,7 @@ func (p *Portal) limited(ctx context.Context, c *connLimiter, all Listeners) ([]
 		limited := &limitedListener{Listener: l, limiter: c, idle: idle, ctx: ctx,
 			rejected: func() { p.counters.refused.Add(1) }}
 		if i >= len(all.Plain) {
-			limited.tls = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: p.cert.get}
+			limited.tls = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: p.cert.Get}
 		}
 		listeners = append(listeners, limited)
 	}

@@ -142,9 +142,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	w := start(t, Config{Name: portalName, TLS: files})
 	serial := func() int64 {
 		t.Helper()
-		w.cert.mu.Lock()
-		w.cert.checkedAt = time.Time{} // a minute has passed
-		w.cert.mu.Unlock()
+		w.cert.Recheck() // as after a minute
 		raw, err := dialFrom(clientA)(t.Context(), "tcp", tlsAddr.String())
 		if err != nil {
 			t.Fatal(err)

@@ -76,6 +76,7 @@ func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
 		c.key.Addr = addr
 		c.op.Lock()
 		t.clients[id] = c
+		t.order.add(id)
 		return c, nil
 	}
 }
@@ -106,6 +107,7 @@ func (t *Table) remove(c *client) {
 	t.index(c, nil)
 	t.delegated.replace(c, c.extraOrZero().delegated, nil)
 	delete(t.clients, c.identity)
+	t.order.remove(c.identity)
 	if n, numbered := c.identity.Number(); numbered {
 		t.numbers.giveBack(n)
 	}

@@ -94,6 +94,7 @@ func (t *Table) addOnly6(key Key) (*client, error) {
 	c.key.Addr = key.Addr
 	c.op.Lock()
 	t.clients[c.identity], t.byFurtherAddr[key.Addr] = c, c
+	t.order.add(c.identity)
 	t.macs.put(c, key.MAC)
 	return c, nil
 }

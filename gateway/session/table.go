@@ -71,6 +71,7 @@ type Table struct {
 
 	mu            sync.Mutex
 	clients       map[datapath.ID]*client
+	order         order                  // of the clients' identities
 	byFurtherAddr map[netip.Addr]*client // clients by every address other than an IPv4 address that is their identity
 	delegated     delegations            // clients by networks
 	states        map[State]int          // clients by state
@@ -268,6 +269,7 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, o Options) (en
 		}
 	}
 	t.clients[id] = c
+	t.order.add(id)
 	if n, numbered := id.Number(); numbered {
 		t.numbers.taken(n)
 	}
@@ -395,12 +397,14 @@ func (t *Table) get(find func() *client) (Session, bool) {
 // Each yields all clients, ordered by identity, which is by their first address. Clients that are added or removed
 // meanwhile may be included or not; no lock is held while yield runs.
 func (t *Table) Each(yield func(Session) bool) {
-	t.mu.Lock()
-	ids := slices.AppendSeq(make([]datapath.ID, 0, len(t.clients)), maps.Keys(t.clients))
-	t.mu.Unlock()
-	slices.Sort(ids)
-	for _, id := range ids {
-		if s, found := t.get(func() *client { return t.clients[id] }); found && !yield(s) {
+	for from := Position(0); ; {
+		p := t.PageOf(from, visitedAtOnce, visitedAtOnce, nil)
+		for _, s := range p.Sessions {
+			if !yield(s) {
+				return
+			}
+		}
+		if from = p.Next; from == 0 {
 			return
 		}
 	}

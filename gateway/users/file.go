@@ -21,8 +21,9 @@ var kind = listfile.Kind{
 
 // account is an account of the file: one line.
 type account struct {
-	hash hash
+	hash hash // without tag: no password is right
 	accountLimits
+	Operator // of an account of operators
 }
 
 // parse reads accounts; name is the file's, for errors.

@@ -66,7 +66,13 @@ type Accounts struct {
 // Open reads a file of accounts. Errors name the file and the line. Later changes that cannot be read are logged, and
 // the accounts stay as they were until the file is valid again.
 func Open(path string, log *slog.Logger) (*Accounts, error) {
-	file, err := listfile.Open(path, kind, log, parseLine)
+	return openFile(path, kind, log, parseLine)
+}
+
+// openFile is Open for a kind of file.
+func openFile(path string, kind listfile.Kind, log *slog.Logger,
+	line func(string) (string, account, error)) (*Accounts, error) {
+	file, err := listfile.Open(path, kind, log, line)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +91,7 @@ func (a *Accounts) Authenticate(ctx context.Context, credentials session.Credent
 		return session.Login{}, fmt.Errorf("users: %w: no account can have such a name or password", session.Reject(""))
 	}
 	acc, known := a.file.Entries()[credentials.User]
+	known = known && acc.hash.tag != nil
 	sum := a.fingerprint(credentials, acc.hash)
 	if known && a.isVerified(credentials.User, sum) {
 		return session.Login{User: credentials.User, Limits: acc.limits, Sessions: acc.sessions}, nil

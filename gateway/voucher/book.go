@@ -236,12 +236,35 @@ func (b *Book) validFor(o *batch, r *record) (left time.Duration, limited bool) 
 	return left, limited
 }
 
+// Page returns up to most vouchers that a name means, as Each has them, after the one with the name after; "": from the
+// first on. next is the name to go on after; "": there are no more.
+func (b *Book) Page(name, after string, most int) (page []Voucher, next string, err error) {
+	first := ID(0)
+	if after != "" {
+		if first, _, err = b.find(after); err != nil {
+			return nil, "", err
+		}
+	}
+	err = b.eachFrom(name, first+1, func(v Voucher) bool {
+		if len(page) == most {
+			next = page[most-1].Name
+			return false
+		}
+		page = append(page, v)
+		return true
+	})
+	return page, next, err
+}
+
 // readAtOnce is how many vouchers Each reads at a time, so that a slow caller keeps no reading of the store open.
 const readAtOnce = 1000
 
 // Each yields the vouchers that a name means, "lobby" or "lobby-17", and with "" all, in the order in which they were
 // created, with what their open sessions have used so far.
-func (b *Book) Each(name string, yield func(Voucher) bool) error {
+func (b *Book) Each(name string, yield func(Voucher) bool) error { return b.eachFrom(name, 1, yield) }
+
+// eachFrom is Each for the vouchers whose IDs are from or more.
+func (b *Book) eachFrom(name string, from ID, yield func(Voucher) bool) error {
 	if err := b.settle(); err != nil { // on a full disk the list is wanted all the same
 		b.log.Warn(notSettled, "err", err)
 	}
@@ -252,6 +275,7 @@ func (b *Book) Each(name string, yield func(Voucher) bool) error {
 			return err
 		}
 	}
+	next = max(next, from)
 	for next < end {
 		var some []Voucher
 		err := b.store.Vouchers(next, func(id ID, data []byte) (bool, error) {

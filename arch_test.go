@@ -35,7 +35,8 @@ var allowedImports = map[string][]string{
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
 	"cmd/gatewayd": {"gateway", "gateway/config", "gateway/control", "gateway/flowlog",
-		"gateway/users", "gateway/voucher", "gateway/voucher/sheet", "manual", "meant", "output", "quote", "textfile"},
+		"gateway/units", "gateway/users", "gateway/voucher", "gateway/voucher/sheet", "manual", "meant", "output", "quote",
+		"textfile"},
 
 	"gateway":               {"gateway/...", "ppp", "quote"},
 	"gateway/access":        {"gateway/session"}, // who may pass
@@ -98,20 +99,21 @@ var allowedImports = map[string][]string{
 	"gateway/dhcp":  {"gateway/framelink", "gateway/ticker", "gateway/budget", "gateway/leasefile"},
 	"gateway/dhcp6": {"gateway/budget", "gateway/due", "gateway/framelink", "gateway/leasefile", "gateway/ticker"},
 	"gateway/dns":   {"gateway/budget"}, "gateway/guesses": {"gateway/budget", "gateway/session"}, // who guesses passwords
-	"gateway/portal": {"gateway/budget", "gateway/certificate", "gateway/guesses", "gateway/oidc", "gateway/session", "gateway/uam",
-		"gateway/wispr", "textfile"},
+	"gateway/portal": {"gateway/budget", "gateway/certificate", "gateway/guesses", "gateway/oidc", "gateway/session",
+		"gateway/uam", "gateway/wispr", "textfile"},
 	"gateway/uam":         {"gateway/guesses", "gateway/session", "gateway/wispr"},
 	"gateway/wispr":       {},
 	"gateway/oidc":        {"gateway/session", "textfile"},                     // logins at OpenID providers
 	"gateway/visit":       {"gateway/datapath", "gateway/dns", "gateway/oidc"}, // their hosts, open for one device
 	"gateway/certificate": {"textfile"},                                        // TLS certificates in files
+	"gateway/units":       {},                                                  // quantities in words
 	// the page and API of those who look after the gateway
 	"gateway/admin": {"gateway/certificate", "gateway/control", "gateway/flowlog", "gateway/guesses", "gateway/session",
-		"gateway/statefile", "gateway/users", "gateway/voucher"},
+		"gateway/statefile", "gateway/units", "gateway/users", "gateway/voucher"},
 	"gateway/pppoe":   {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
 	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},
 	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
-	"gateway/users":   {"gateway/listfile", "gateway/session", "gateway/config"},
+	"gateway/users":   {"gateway/config", "gateway/listfile", "gateway/session", "gateway/statefile", "textfile"},
 	// files in which people write an entry a line
 	"gateway/listfile": {"gateway/ticker", "textfile"},
 	// devices that come in without a login
@@ -237,6 +239,7 @@ var testImports = map[string][]string{
 	"gateway/datapath/*":          {"gateway/datapath/datapathtest", "gateway/flowlog", "gateway/keeper"},
 	"gateway/datapath/compared/*": {"gateway/datapath/datapathtest"},
 	"gateway/access":              {"gateway/users"},
+	"gateway/admin":               {"gateway/datapath"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
 	"lab/agent":    {"lab/labtest"},

@@ -104,6 +104,8 @@ type gateway struct {
 	dhcp6       *dhcp6.Server
 	leases6     *dhcp6.File
 
+	admin adminPage // of the only network
+
 	portless budget.OncePerMinute // messages of clients without ports
 
 	connections *conntrack.Ender // ends those of clients with their sessions
@@ -125,7 +127,13 @@ func Run(ctx context.Context, cfg *config.Config, d Daemon) error {
 		return runNetworks(ctx, cfg, d)
 	}
 	g := newGateway(cfg, d)
-	return runParts(ctx, slices.Concat([]part{{"control", g.openControl}}, g.parts(), daemonParts(cfg, g.status)), d.Ready)
+	g.reload = g.admin.reloading(d.Reload)
+	only := func() []*config.Config { return []*config.Config{cfg} }
+	page := part{"admin page", func(ctx context.Context) (opened, error) { // after the table and the vouchers
+		return g.admin.part(cfg, g.log, g.answers(), only).open(ctx)
+	}}
+	return runParts(ctx, slices.Concat([]part{{"control", g.openControl}}, g.parts(), []part{page},
+		daemonParts(cfg, g.status)), d.Ready)
 }
 
 func newGateway(cfg *config.Config, d Daemon) *gateway {
@@ -197,13 +205,18 @@ func (g *gateway) openControl(context.Context) (opened, error) {
 		return opened{}, err
 	}
 	return opened{close: socket.Close, run: func(ctx context.Context) error {
-		answers := control.Single(g.network(), g.status)
-		answers.Reload = g.reload
-		if g.vouchers != nil {
-			answers.Vouchers = g.vouchers
-		}
-		return socket.Serve(ctx, answers)
+		return socket.Serve(ctx, g.answers())
 	}}, nil
+}
+
+// answers are what operators ask for, once the parts are open.
+func (g *gateway) answers() control.Answers {
+	answers := control.Single(g.network(), g.status)
+	answers.Reload = g.reload
+	if g.vouchers != nil {
+		answers.Vouchers = g.vouchers
+	}
+	return answers
 }
 
 // check logs what the machine lacks for this configuration.

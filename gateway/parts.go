@@ -150,6 +150,7 @@ func CheckFiles(cfg *config.Config) []Finding {
 	s.clickThrough()
 	s.redundant()
 	s.uam()
+	s.admin()
 	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	sources, accounts, err := g.authenticator()
 	s.refuse(err)

@@ -35,6 +35,7 @@ type several struct {
 	provider *provider // of prefixes; nil: it is not asked
 	vouchers *voucher.Book
 	codes    guesses.Codes // wrong ones of all networks
+	admin    adminPage
 
 	applying sync.Mutex // held while networks come and go
 	mu       sync.Mutex // guards what follows
@@ -66,6 +67,9 @@ func runNetworks(ctx context.Context, cfg *config.Config, d Daemon) error {
 		{"prefix delegation", s.openProvider},
 		{"vouchers", s.openVouchers},
 		{"networks", s.open},
+		{"admin page", func(ctx context.Context) (opened, error) {
+			return s.admin.part(cfg, d.Log, s.answers(), s.configs).open(ctx)
+		}},
 	}, daemonParts(cfg, s.status)), d.Ready)
 }
 
@@ -74,11 +78,20 @@ func (s *several) openControl(context.Context) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	answers := control.Answers{Networks: s.served, Status: s.status, Reload: s.Reload}
-	return opened{close: socket.Close, run: func(ctx context.Context) error {
-		answers.Vouchers = s.vouchers
-		return socket.Serve(ctx, answers)
-	}}, nil
+	return opened{close: socket.Close, run: func(ctx context.Context) error { return socket.Serve(ctx, s.answers()) }}, nil
+}
+
+// answers are what operators ask for, once the vouchers are open.
+func (s *several) answers() control.Answers {
+	return control.Answers{Networks: s.served, Status: s.status, Reload: s.admin.reloading(s.Reload), Vouchers: s.vouchers}
+}
+
+// configs are the configurations of the networks as they are now.
+func (s *several) configs() (all []*config.Config) {
+	for _, n := range s.all() {
+		all = append(all, n.cfg)
+	}
+	return all
 }
 
 // claimWAN keeps other gateways from the WAN, which the networks share.
@@ -254,6 +267,7 @@ func (s *several) status() control.Status {
 	if len(down) > 0 {
 		out.Why = "not served: " + strings.Join(down, ", ")
 	}
+	s.admin.showIn(&out)
 	return out
 }
 

@@ -45,6 +45,7 @@ func (g *gateway) status() control.Status {
 	st.Traffic = control.Traffic{
 		UpBytes: total.UpBytes, UpPackets: total.UpPackets, DownBytes: total.DownBytes, DownPackets: total.DownPackets}
 	g.served(&st)
+	g.admin.showIn(&st)
 	g.showIPv6(&st)
 	return st
 }

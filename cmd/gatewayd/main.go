@@ -132,7 +132,7 @@ func rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(
 		&socket, "socket", defaultSocket, "control socket of the daemon (run_dir/control.sock)")
 	root.AddCommand(runCommand(), sessionsCommand(&socket), loginCommand(&socket), logoutCommand(&socket),
-		deviceCommand(&socket), statusCommand(&socket), reloadCommand(&socket), voucherCommand(&socket),
+		deviceCommand(&socket), statusCommand(&socket), reloadCommand(&socket), voucherCommand(&socket), adminCommand(),
 		whoisCommand(),
 		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), identTokenCommand(),
 		guardCommand(), detachCommand(), keepCommand(), versionCommand(),

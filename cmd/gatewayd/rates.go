@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/units"
 )
 
 // rate is what a session sends and receives, bits of IP packets a second.
@@ -28,7 +29,7 @@ func perSecond(bps uint64) string {
 	if bps == 0 {
 		return "0"
 	}
-	return humanRate(bps)
+	return units.Rate(bps)
 }
 
 // measureRatesFor is how long rates are measured.

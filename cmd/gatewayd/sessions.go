@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/units"
 )
 
 func sessionsCommand(socket *string) *cobra.Command {
@@ -101,8 +102,8 @@ func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rat
 		first.Do(func() { head(title) })
 		began, idle, up, down := "-", "-", "-", "-"
 		if !s.Began.IsZero() {
-			began, idle = humanDuration(now.Sub(s.Began)), humanDuration(now.Sub(s.Seen))
-			up, down = humanBytes(s.UpBytes), humanBytes(s.DownBytes)
+			began, idle = units.Duration(now.Sub(s.Began)), units.Duration(now.Sub(s.Seen))
+			up, down = units.Bytes(s.UpBytes), units.Bytes(s.DownBytes)
 		}
 		user := orDash(plain(s.User, 40))
 		if s.Way != "" {
@@ -136,7 +137,7 @@ func timeLeft(l control.Left) string {
 	if l.SessionSeconds == nil {
 		return "-"
 	}
-	return humanDuration(time.Duration(*l.SessionSeconds * float64(time.Second)))
+	return units.Duration(time.Duration(*l.SessionSeconds * float64(time.Second)))
 }
 
 // dataLeft returns the rest of the quota that has the least left; "-" without a quota.
@@ -145,7 +146,7 @@ func dataLeft(l control.Left) string {
 	rest := uint64(math.MaxUint64)
 	for _, q := range []*uint64{l.UpBytes, l.DownBytes, l.TotalBytes} {
 		if q != nil && *q <= rest {
-			least, rest = humanBytes(*q), *q
+			least, rest = units.Bytes(*q), *q
 		}
 	}
 	return least
@@ -156,5 +157,5 @@ func rates(l control.Limits) string {
 	if l.UpBps == 0 && l.DownBps == 0 {
 		return "-"
 	}
-	return humanRate(l.UpBps) + "/" + humanRate(l.DownBps)
+	return units.Rate(l.UpBps) + "/" + units.Rate(l.DownBps)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/units"
 )
 
 func statusCommand(socket *string) *cobra.Command {
@@ -63,7 +64,7 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-10s  %s\n", name, fmt.Sprintf(format, args...))
 	}
-	line("gatewayd", "%s, process %d, for %s", s.Version, s.PID, humanDuration(now.Sub(s.Since)))
+	line("gatewayd", "%s, process %d, for %s", s.Version, s.PID, units.Duration(now.Sub(s.Since)))
 	writePath(line, s)
 	if s.NAT != "" {
 		line("nat", "%s", s.NAT)
@@ -81,7 +82,7 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 		writeIPv6(line, *s.IPv6, now)
 	}
 	if s.Users != nil {
-		line("users", "%s", users(*s.Users))
+		line("users", "%s", accounts(*s.Users))
 	}
 	if r := s.Rooms; r != nil {
 		line("rooms", "%s%s", counted(r.Guests, "guest", "guests"), unread(r.Problem))
@@ -89,11 +90,14 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	if s.Listed != nil {
 		line("devices", "%s", devices(*s.Listed))
 	}
+	if s.AdminPage != nil {
+		line("admin", "%s", adminState(*s.AdminPage))
+	}
 	for _, r := range s.Servers {
 		line("server", "%s for %s %s", r.Server, r.Purpose, serverState(r))
 	}
-	line("up", "%s in %s", humanBytes(s.Traffic.UpBytes), counted(s.Traffic.UpPackets, "packet", "packets"))
-	line("down", "%s in %s", humanBytes(s.Traffic.DownBytes), counted(s.Traffic.DownPackets, "packet", "packets"))
+	line("up", "%s in %s", units.Bytes(s.Traffic.UpBytes), counted(s.Traffic.UpPackets, "packet", "packets"))
+	line("down", "%s in %s", units.Bytes(s.Traffic.DownBytes), counted(s.Traffic.DownPackets, "packet", "packets"))
 	if s.Unkept != "" {
 		line("disk", "sessions are not kept: %s", plain(s.Unkept, 400))
 	}
@@ -134,8 +138,8 @@ func networkLine(n control.Status) string {
 	}
 	loggedIn := n.Sessions[control.States[len(control.States)-1]]
 	return fmt.Sprintf("%-15s  %-15s  %s, %d logged in, up %s, down %s; %s%s", n.Network, n.LAN,
-		counted(clients, "client", "clients"), loggedIn, humanBytes(n.Traffic.UpBytes),
-		humanBytes(n.Traffic.DownBytes), n.Datapath, because(n.Why))
+		counted(clients, "client", "clients"), loggedIn, units.Bytes(n.Traffic.UpBytes),
+		units.Bytes(n.Traffic.DownBytes), n.Datapath, because(n.Why))
 }
 
 // writeIPv6 describes what clients have of IPv6.
@@ -153,9 +157,9 @@ func writeIPv6(line func(name, format string, args ...any), v control.IPv6, now 
 	for _, p := range v.Delegated {
 		use := "is replaced"
 		if left := p.PreferredUntil.Sub(now); left > 0 {
-			use = "in use for " + humanDuration(left)
+			use = "in use for " + units.Duration(left)
 		}
-		line("delegated", "%s, %s, valid for %s", p.Prefix, use, humanDuration(max(0, p.ValidUntil.Sub(now))))
+		line("delegated", "%s, %s, valid for %s", p.Prefix, use, units.Duration(max(0, p.ValidUntil.Sub(now))))
 	}
 	if v.Delegation != "" {
 		line("delegated", "%s", plain(v.Delegation, 400))
@@ -173,13 +177,21 @@ func serverState(r control.Server) string {
 	return "answers"
 }
 
-// users describes the state of the users' file.
-func users(u control.Users) string {
+// accounts describes the state of the users' file.
+func accounts(u control.Users) string {
 	text := counted(u.Accounts, "account", "accounts")
 	if u.Accounts == 0 && u.Problem == "" {
 		return text + ": nobody can log in by the users' file"
 	}
 	return text + unread(u.Problem)
+}
+
+// adminState describes the admin page.
+func adminState(a control.AdminPage) string {
+	if a.Closed != "" {
+		return plain(a.Listen, 200) + ", closed: " + plain(a.Closed, 400)
+	}
+	return plain(a.Listen, 200) + ", " + counted(a.Accounts, "account", "accounts") + unread(a.Problem)
 }
 
 // devices describes the devices that come in without a login.
@@ -215,6 +227,7 @@ func writeAllCounts(w io.Writer, s control.Status) {
 	writeCounts(w, "pppoe", s.PPPoE)
 	writeCounts(w, "devices", s.Devices)
 	writeCounts(w, "ident", s.Ident)
+	writeCounts(w, "admin", s.Admin)
 	writeCounts(w, "flow log", s.Flows)
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/units"
 )
 
 func TestHumanBytes(t *testing.T) {
@@ -11,7 +13,7 @@ func TestHumanBytes(t *testing.T) {
 		999_500:    "1.0 MB",
 		45_000_000: "45 MB", 1_500_000_000: "1.5 GB", 1<<64 - 1: "18 EB",
 	} {
-		if got := humanBytes(n); got != want {
+		if got := units.Bytes(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
@@ -20,7 +22,7 @@ func TestHumanBytes(t *testing.T) {
 func TestHumanRate(t *testing.T) {
 	for bps, want := range map[uint64]string{
 		0: "-", 999: "999", 8000: "8k", 512_000: "512k", 20_500_000: "20.5M", 999_600_000: "1G", 1e12: "1T"} {
-		if got := humanRate(bps); got != want {
+		if got := units.Rate(bps); got != want {
 			t.Errorf("%d: %q, want %q", bps, got, want)
 		}
 	}
@@ -32,7 +34,7 @@ func TestHumanDuration(t *testing.T) {
 		12*time.Minute + 5*time.Second: "12m05s",
 		3*time.Hour + 7*time.Minute:    "3h07m", 24 * time.Hour: "1d00h", 100*24*time.Hour + 23*time.Hour: "100d23h",
 	} {
-		if got := humanDuration(d); got != want {
+		if got := units.Duration(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/units"
 	"github.com/gateweigh/gateweigh/gateway/voucher"
 	"github.com/gateweigh/gateweigh/quote"
 )
@@ -326,14 +326,14 @@ func voucherListCommand(place *voucherPlace) *cobra.Command {
 func writeVoucher(w io.Writer, v voucher.Voucher) {
 	end := shortTime(v.End)
 	if v.End.IsZero() && v.Terms.ForSeconds > 0 {
-		end = "after " + humanDuration(time.Duration(v.Terms.ForSeconds)*time.Second)
+		end = "after " + units.Duration(time.Duration(v.Terms.ForSeconds)*time.Second)
 	}
-	online, data := humanDuration(time.Duration(v.UsedSeconds)*time.Second), humanBytes(v.UsedBytes)
+	online, data := units.Duration(time.Duration(v.UsedSeconds)*time.Second), units.Bytes(v.UsedBytes)
 	if v.Terms.OnlineSeconds > 0 {
-		online += "/" + humanDuration(time.Duration(v.Terms.OnlineSeconds)*time.Second)
+		online += "/" + units.Duration(time.Duration(v.Terms.OnlineSeconds)*time.Second)
 	}
 	if v.Terms.Bytes > 0 {
-		data += "/" + humanBytes(v.Terms.Bytes)
+		data += "/" + units.Bytes(v.Terms.Bytes)
 	}
 	fmt.Fprintf(w, "%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", v.Name, v.State, v.Sessions, v.Terms.Devices,
 		shortTime(v.FirstUse), end, online, data, orDash(plain(v.Terms.Note, 40)))
@@ -385,29 +385,7 @@ func voucherExportCommand(place *voucherPlace) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return exportVouchers(stdout, all)
+			return voucher.WriteCSV(stdout, all)
 		},
 	}
-}
-
-// exportVouchers writes vouchers as CSV. Times are RFC 3339, durations are seconds.
-func exportVouchers(out io.Writer, all []voucher.Voucher) error {
-	w := csv.NewWriter(out)
-	_ = w.Write([]string{"voucher", "code", "batch", "state", "created", "first_use", "end", "for_seconds",
-		"online_seconds", "bytes", "devices", "up_bps", "down_bps", "used_seconds", "used_bytes",
-		"note"}) // w.Error has its error
-	moment := func(t time.Time) string {
-		if t.IsZero() {
-			return ""
-		}
-		return t.UTC().Format(time.RFC3339)
-	}
-	for _, v := range all {
-		t := v.Terms
-		_ = w.Write([]string{v.Name, v.Code.String(), v.Batch, string(v.State), moment(v.Created), moment(v.FirstUse),
-			moment(v.End), fmt.Sprint(t.ForSeconds), fmt.Sprint(t.OnlineSeconds), fmt.Sprint(t.Bytes), fmt.Sprint(t.Devices),
-			fmt.Sprint(t.UpBps), fmt.Sprint(t.DownBps), fmt.Sprint(v.UsedSeconds), fmt.Sprint(v.UsedBytes), t.Note})
-	}
-	w.Flush()
-	return w.Error()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/flowlog"
+	"github.com/gateweigh/gateweigh/gateway/units"
 )
 
 func whoisCommand() *cobra.Command {
@@ -145,7 +146,7 @@ func encodeFlows(out io.Writer, logs []flowlog.Search) (err error) {
 func writeFlow(w io.Writer, f flowlog.Flow) {
 	end, up, down, outside := "-", "-", "-", "-"
 	if f.Event == flowlog.Ends {
-		end, up, down = f.End.Format(time.RFC3339), humanBytes(f.UpBytes), humanBytes(f.DownBytes)
+		end, up, down = f.End.Format(time.RFC3339), units.Bytes(f.UpBytes), units.Bytes(f.DownBytes)
 	}
 	if f.Outside.IsValid() {
 		outside = f.Outside.String()

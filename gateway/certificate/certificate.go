@@ -1,5 +1,5 @@
-// Package certificate serves a TLS certificate from files, and reads them again when they have changed: a renewal needs no
-// signal and no restart.
+// Package certificate serves a TLS certificate from files, and reads them again when they have changed: a renewal needs
+// no signal and no restart.
 package certificate
 
 import (
@@ -93,6 +93,15 @@ func Expired(leaf *x509.Certificate, file string, now time.Time) error {
 			leaf.NotBefore.Format(time.RFC3339))
 	}
 	return nil
+}
+
+// CheckFiles is Expired for the certificate of files now, and an error where they cannot be read.
+func CheckFiles(certFile, keyFile string) error {
+	pair, err := textfile.KeyPair(certFile, keyFile)
+	if err != nil {
+		return err
+	}
+	return Expired(pair.Leaf, certFile, time.Now())
 }
 
 // Valid reads the files again where that is due, and returns why the certificate must not be used now; nil: it may.

@@ -49,8 +49,8 @@ func (a Admin) Address() netip.AddrPort {
 }
 
 // adminListen reads where the admin page is served. Unlike listenAddress it may be the LAN's address.
-var adminListen = strict.AcceptText(`an address and a port such as "127.0.0.1:8444", or "unix:" and the absolute path of a`+
-	` socket; "0.0.0.0" would be open to clients`, func(s string) (string, bool) {
+var adminListen = strict.AcceptText(`an address and a port such as "127.0.0.1:8444", or "unix:" and the absolute path `+
+	`of a socket; "0.0.0.0" would be open to clients`, func(s string) (string, bool) {
 	if path, isSocket := strings.CutPrefix(s, UnixPrefix); isSocket {
 		return UnixPrefix + filepath.Clean(path), filepath.IsAbs(path) && visible(path, maxSocketPath)
 	}
@@ -81,7 +81,8 @@ func (c *Config) adminSettings() []setting {
 }
 
 // proxies reads an address, or a network of addresses.
-var proxies = strict.AcceptText(`a proxy's address or network, such as "127.0.0.1"`, func(s string) (netip.Prefix, bool) {
+var proxies = strict.AcceptText(`a proxy's address or network such as "127.0.0.1"`, func(s string) (netip.Prefix,
+	bool) {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return netip.PrefixFrom(a, a.BitLen()), a.Zone() == ""
 	}
@@ -137,4 +138,28 @@ func (k *checker) checkAdminFiles() {
 			k.report("admin.tls_cert", "%v", err)
 		}
 	}
+}
+
+// AdminAccounts reads which file of accounts a configuration names. The file need not exist, and no other key is
+// checked, so that the first account can be made.
+func AdminAccounts(path string) (string, error) {
+	data, err := readConfig(path)
+	if err != nil {
+		return "", err
+	}
+	entries, syntax := strict.Read(path, data, allKeys)
+	if syntax != nil {
+		return "", strict.Problems{syntax}
+	}
+	c := defaults()
+	c.File = path
+	entries, _, _ = cutNetworks(path, entries)
+	c.apply(entries)
+	if c.Admin.Accounts == "" {
+		return "", errors.New(path + " names no admin.accounts: add it, or name the file with --file")
+	}
+	if !filepath.IsAbs(c.Admin.Accounts) {
+		return filepath.Join(filepath.Dir(path), c.Admin.Accounts), nil
+	}
+	return c.Admin.Accounts, nil
 }

@@ -104,6 +104,9 @@ type Status struct {
 	Devices map[string]uint64 `json:"devices,omitempty"` // by word
 	Ident   map[string]uint64 `json:"ident,omitempty"`   // by word
 	Flows   map[string]uint64 `json:"flows,omitempty"`   // by word, of the flow log
+	Admin   map[string]uint64 `json:"admin,omitempty"`   // by word, of the admin page; of several networks together
+
+	AdminPage *AdminPage `json:"admin_page,omitempty"` // left out: there is none
 
 	Neighbours map[string]uint64 `json:"neighbours,omitempty"` // by word, of clients' IPv6 addresses
 	RouterAdv  map[string]uint64 `json:"router_adv,omitempty"` // by word, of router advertisements
@@ -142,6 +145,16 @@ func (s *Status) Add(n Status) {
 	s.Traffic.UpPackets += n.Traffic.UpPackets
 	s.Traffic.DownBytes += n.Traffic.DownBytes
 	s.Traffic.DownPackets += n.Traffic.DownPackets
+}
+
+// AdminPage is the state of the admin page.
+type AdminPage struct {
+	Listen   string `json:"listen"`   // address and port, or "unix:" and a path
+	Accounts int    `json:"accounts"` // that may log in
+	// mistakes of the file of accounts as it is now, a line each: the accounts are those of the file before
+	Problem string `json:"problem,omitempty"`
+	// why nobody is let in, as with a certificate that has expired; left out: people are
+	Closed string `json:"closed,omitempty"`
 }
 
 // Users is what the users' file holds.

@@ -68,13 +68,7 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	s := c.status()
-	send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
-		m, err := prometheus.NewConstMetric(d, kind, value, labels...)
-		if err != nil {
-			m = prometheus.NewInvalidMetric(d, err)
-		}
-		ch <- m
-	}
+	send := sendTo(ch)
 	send(infoDesc, prometheus.GaugeValue, 1, s.Version, s.Datapath, s.LAN, s.WAN)
 	send(sinceDesc, prometheus.GaugeValue, float64(s.Since.UnixMilli())/1000)
 	send(addressesDesc, prometheus.GaugeValue, float64(s.Addresses))
@@ -98,11 +92,27 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	send(bytesDesc, prometheus.CounterValue, float64(s.Traffic.DownBytes), "down")
 	send(forwardDesc, prometheus.CounterValue, float64(s.Traffic.UpPackets), "up")
 	send(forwardDesc, prometheus.CounterValue, float64(s.Traffic.DownPackets), "down")
+	collectFamilies(&s, send)
+}
+
+// collectFamilies sends all counters by word.
+func collectFamilies(s *Status, send sender) {
 	for _, f := range Families {
-		counts := f.counters(&s)
+		counts := f.counters(s)
 		for _, word := range slices.Sorted(maps.Keys(counts)) {
 			send(f.desc, prometheus.CounterValue, float64(counts[word]), word)
 		}
+	}
+}
+
+// sendTo returns a sender to a channel.
+func sendTo(ch chan<- prometheus.Metric) sender {
+	return func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		m, err := prometheus.NewConstMetric(d, kind, value, labels...)
+		if err != nil {
+			m = prometheus.NewInvalidMetric(d, err)
+		}
+		ch <- m
 	}
 }
 
@@ -119,6 +129,9 @@ func (c networksCollector) Collect(ch chan<- prometheus.Metric) {
 	s := c.status()
 	if len(s.Networks) == 0 {
 		collector{func() Status { return s }}.Collect(ch)
+	}
+	if len(s.Networks) > 0 { // the admin page is of no network
+		collectFamilies(&Status{Admin: s.Admin}, sendTo(ch))
 	}
 	for _, n := range s.Networks {
 		one := collector{func() Status { return n }}

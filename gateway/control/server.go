@@ -44,7 +44,7 @@ type Answers struct {
 	Networks func() []Network   // the networks that are served now
 	Status   func() Status      // must return quickly
 	Reload   func() ReloadReply // reads the configuration again; nil: that is not possible
-	Vouchers Vouchers           // nil: there are none
+	Vouchers VoucherBook        // nil: there are none
 }
 
 // Single returns the Answers of a daemon with one network.

@@ -19,10 +19,16 @@ type Vouchers interface {
 	// Each yields the vouchers that a name means, "lobby" or "lobby-17", and with "" all. yield may take seconds with a
 	// slow reader and must not block other callers.
 	Each(name string, yield func(voucher.Voucher) bool) error
-	// Page is Each for up to most vouchers after the one of a name. next is the name to go on after; "": there are no more.
-	Page(name, after string, most int) (page []voucher.Voucher, next string, err error)
 	// Revoke revokes the vouchers that a name means, and ends their sessions.
 	Revoke(ctx context.Context, name string) (voucher.Revocation, error)
+}
+
+// VoucherBook is a daemon's own vouchers.
+type VoucherBook interface {
+	Vouchers
+	// Page is Each for up to most vouchers after the one of a name. next is the name to go on after; "": there are no
+	// more.
+	Page(name, after string, most int) (page []voucher.Voucher, next string, err error)
 }
 
 // VouchersRequest asks for a batch of vouchers.

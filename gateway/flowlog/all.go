@@ -13,8 +13,8 @@ type Search struct {
 	Found
 }
 
-// FindAll searches logs. One in which nothing can be found, as of a new network, is an error only where nothing is found
-// in the others either.
+// FindAll searches logs. One in which nothing can be found, as of a new network, is an error only where nothing is
+// found in the others either.
 func FindAll(logs []Search, endpoint netip.AddrPort, instant time.Time) error {
 	var errs []error
 	found := false

@@ -190,7 +190,7 @@ type account struct {
 }
 
 func (s *Server) apiAccount(_ *http.Request, p person) (int, any, error) {
-	return http.StatusOK, account{p.name, string(p.Role), p.Whois}, nil
+	return http.StatusOK, account{p.Name, string(p.Role), p.Whois}, nil
 }
 
 // pageRequest reads what a list of sessions is chosen by.
@@ -289,6 +289,10 @@ type networkSummary struct {
 	Sessions  map[control.State]int `json:"sessions"`
 	Traffic   control.Traffic       `json:"traffic"`
 }
+
+// Online and AtLogin are the clients with a session, and those that have been shown the login page.
+func (n networkSummary) Online() int  { return n.Sessions["authenticated"] }
+func (n networkSummary) AtLogin() int { return n.Sessions["preauth"] }
 
 // networks lists the networks.
 func (s *Server) networks() (all []networkSummary) {

@@ -152,7 +152,7 @@ func (a *auditLog) write(e Entry) (uint64, error) {
 
 // begin writes that somebody asks for something. It must not be done where begin fails.
 func (a *auditLog) begin(p person, action, object string, details any) (uint64, error) {
-	e := Entry{At: time.Now().UTC(), Who: p.name, Way: p.way, Action: action, Object: object}
+	e := Entry{At: time.Now().UTC(), Who: p.Name, Way: p.way, Action: action, Object: object}
 	if p.from.IsValid() {
 		e.From = p.from.String()
 	}

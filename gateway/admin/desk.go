@@ -39,7 +39,7 @@ func (s *Server) audited(p person, action, object string, details any, do func()
 func (s *Server) change(p person, action, object string, details any, do func() (string, error)) error {
 	if !p.Changes() {
 		s.counters.denied.Add(1)
-		s.log.Warn("admin: refused: the account may not change anything", "who", p.name, "action", action, "object", object)
+		s.log.Warn("admin: refused: the account may not change anything", "who", p.Name, "action", action, "object", object)
 		return refuse(http.StatusForbidden, "this account may look, and change nothing")
 	}
 	s.counters.changes.Add(1)

@@ -31,7 +31,7 @@ const (
 
 // person is who asks.
 type person struct {
-	name string
+	Name string
 	users.Operator
 	from netip.Addr // zero: through the socket
 	way  string     // "page" or "api"
@@ -208,7 +208,7 @@ func (s *Server) atPage(r *http.Request) *person {
 	if !known || mark != "" && mark != present { // the password or the role has changed since the login
 		return nil
 	}
-	return &person{name: name, Operator: operator, from: s.clientOf(r), way: "page",
+	return &person{Name: name, Operator: operator, from: s.clientOf(r), way: "page",
 		form: s.formToken(name, present, secret)}
 }
 
@@ -236,7 +236,7 @@ func (s *Server) atAPI(r *http.Request) (*person, error) {
 	if !known {
 		return nil, errWrong
 	}
-	return &person{name: name, Operator: operator, from: from, way: "api"}, nil
+	return &person{Name: name, Operator: operator, from: from, way: "api"}, nil
 }
 
 // bearer returns the token of a request (RFC 6750, 2.1).

@@ -44,7 +44,7 @@ func (p *paged) login(w http.ResponseWriter, r *http.Request) {
 	if old, err := r.Cookie(cookieName); err == nil {
 		p.logins.end(old.Value)
 	}
-	who := person{name: body.Name, from: from, way: "page"}
+	who := person{Name: body.Name, from: from, way: "page"}
 	if err := p.audited(who, "login", body.Name, nil, func() (string, error) { return "done", nil }); err != nil {
 		p.log.Warn("a login at the admin page is not in the audit log", "who", body.Name)
 	}
@@ -62,7 +62,7 @@ func (p *paged) logout(w http.ResponseWriter, r *http.Request, who *person) {
 	if cookie, err := r.Cookie(cookieName); err == nil {
 		p.logins.end(cookie.Value)
 	}
-	_ = p.audited(*who, "logout", who.name, nil, func() (string, error) { return "done", nil })
+	_ = p.audited(*who, "logout", who.Name, nil, func() (string, error) { return "done", nil })
 	p.setCookie(w, "", -1)
 	w.Header().Set("Clear-Site-Data", `"cache", "cookies", "storage"`)
 	http.Redirect(w, r, "/login", http.StatusSeeOther)

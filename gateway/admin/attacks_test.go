@@ -1,0 +1,495 @@
+package admin
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/users"
+)
+
+// online reports whether client i has a session.
+func (w *world) online(i int) bool {
+	s, known := w.table.Get(addrOf(i))
+	return known && s.State == session.Authenticated
+}
+
+// TestFormsOfOthersAreRefused: a form without the person's token, with another person's, and one that a page of another
+// site sent change nothing (CSRF).
+func TestFormsOfOthersAreRefused(t *testing.T) {
+	w := newWorld(t, 3)
+	ann, other := w.logIn("ann"), w.logIn("ann")
+	path := "/sessions/" + addrOf(1).String() + "/end"
+	stolen := formField.FindStringSubmatch(other.get("/sessions").body)[1]
+	for name, form := range map[string]url.Values{"no token": {}, "odd": {"form": {"x"}}, "another login's": {"form": {stolen}}} {
+		if a := ann.post(path, form); a.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: answered %s", name, a.Status)
+		}
+	}
+	own := formField.FindStringSubmatch(ann.get("/sessions").body)[1]
+	for _, header := range [][2]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}} {
+		a := w.send(ann.client, "POST", path, url.Values{"form": {own}}.Encode(), func(r *http.Request) {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Header.Set(header[0], header[1])
+		})
+		if a.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: answered %s", header, a.Status)
+		}
+		// a browser adds the password of Basic to requests of other sites
+		a = w.send(plainClient, "DELETE", "/api/v1/sessions/"+addrOf(1).String(), "", func(r *http.Request) {
+			r.SetBasicAuth("ann", "right")
+			r.Header.Set(header[0], header[1])
+		})
+		if a.StatusCode != http.StatusForbidden {
+			t.Errorf("API, %s: answered %s", header, a.Status)
+		}
+	}
+	// what a form of another site can send is no JSON
+	a := w.send(plainClient, "POST", "/api/v1/vouchers", `{"count":1,"terms":{"devices":1}}`, func(r *http.Request) {
+		r.SetBasicAuth("ann", "right")
+		r.Header.Set("Content-Type", "text/plain")
+	})
+	if a.StatusCode != http.StatusUnsupportedMediaType {
+		t.Errorf("a body that is said to be text is answered %s", a.Status)
+	}
+	if !w.online(1) {
+		t.Error("a forged form has ended the session")
+	}
+	if a := ann.submit("/sessions", path, url.Values{}); a.StatusCode != http.StatusSeeOther || w.online(1) {
+		t.Errorf("the person's own form: answered %s", a.Status)
+	}
+}
+
+// TestCookies: a login makes a new cookie with all attributes, and cookies that are forged, ended or expired, or whose
+// account has changed, are worth nothing.
+func TestCookies(t *testing.T) {
+	w := newWorld(t, 1)
+	planted := &http.Cookie{Name: cookieName, Value: "planted", Path: "/", Secure: true}
+	v := w.visitor()
+	u, err := url.Parse(w.base)
+	must(t, err)
+	v.client.Jar.SetCookies(u, []*http.Cookie{planted})
+	a := v.post("/login", url.Values{"name": {"ann"}, "password": {"right"}})
+	set := a.Header.Get("Set-Cookie")
+	for _, want := range []string{"HttpOnly", "Secure", "SameSite=Strict", "Path=/"} {
+		if !strings.Contains(set, want) {
+			t.Errorf("the cookie %q lacks %s", set, want)
+		}
+	}
+	if strings.Contains(set, "planted") || strings.Contains(set, "Domain") {
+		t.Errorf("a cookie from before the login is taken: %s", set)
+	}
+	ok := func(v *visitor) bool { return v.get("/sessions").StatusCode == http.StatusOK }
+	forged := w.visitor()
+	forged.client.Jar.SetCookies(u, []*http.Cookie{planted})
+	if ok(forged) || !ok(v) {
+		t.Error("a planted cookie is a login, or that of the login is none")
+	}
+	cookie := v.client.Jar.Cookies(u)[0]
+	if a := v.submit("/sessions", "/logout", url.Values{}); a.StatusCode != http.StatusSeeOther {
+		t.Errorf("signing out is answered %s", a.Status)
+	}
+	forged.client.Jar.SetCookies(u, []*http.Cookie{cookie})
+	if ok(forged) {
+		t.Error("the cookie of a login that was ended still is one")
+	}
+	for name, expire := range map[string]func(*login){
+		"idle":    func(l *login) { l.seen = l.seen.Add(-w.cfg.Idle) },
+		"longest": func(l *login) { l.began = l.began.Add(-w.cfg.Longest) },
+	} {
+		v := w.logIn("ann")
+		w.logins.mu.Lock()
+		for _, l := range w.logins.all {
+			expire(l)
+		}
+		w.logins.mu.Unlock()
+		if ok(v) {
+			t.Errorf("%s: a login goes on beyond its time", name)
+		}
+	}
+	for name, line := range map[string]string{
+		"another password": "ann:" + users.Hash("another") + ":admin", "another role": "ann:" + rightHash() + ":read-only",
+		"removed": ""} {
+		must(t, users.SetOperator(w.cfg.Accounts, "ann", "ann:"+rightHash()+":admin"))
+		v := w.logIn("ann")
+		must(t, users.SetOperator(w.cfg.Accounts, "ann", line))
+		if ok(v) {
+			t.Errorf("%s: the login goes on", name)
+		}
+	}
+}
+
+// TestRoles: an account that may look changes nothing, by no path, and sees no codes of vouchers.
+func TestRoles(t *testing.T) {
+	w := newWorld(t, 3)
+	must(t, func() error {
+		_, err := w.cfg.Answers.NewVouchers(decodedVouchers)
+		return err
+	}())
+	bob := w.logIn("bob")
+	one := "/sessions/" + addrOf(1).String()
+	for path, form := range map[string]url.Values{
+		one + "/end": {}, one + "/change": {"what": {"more"}, "addminutes": {"5"}}, "/vouchers": {"count": {"1"}},
+		"/vouchers/revoke": {"name": {"lobby"}}, "/vouchers/export": {"name": {"lobby"}}} {
+		if a := bob.submit("/sessions", path, form); a.StatusCode != http.StatusForbidden {
+			t.Errorf("POST %s is answered %s", path, a.Status)
+		}
+	}
+	if a := bob.get("/whois?endpoint=10.0.0.1:80"); a.StatusCode != http.StatusForbidden {
+		t.Errorf("whois is answered %s", a.Status)
+	}
+	for _, path := range []string{one, "/vouchers?name=lobby"} {
+		if a := bob.get(path); strings.Contains(a.body, `action="`+path) || strings.Contains(a.body, "Revoke") ||
+			strings.Contains(a.body, "End session") {
+			t.Errorf("%s shows what the account may not do", path)
+		}
+	}
+	codes := w.as("bob", "GET", "/api/v1/vouchers", nil)
+	for _, v := range decoded[listOf[struct{ Code string }]](t, codes.body).Items {
+		if v.Code != "" {
+			t.Errorf("a code is shown: %s", v.Code)
+		}
+	}
+	if len(w.entries()) != 1 || !w.online(1) { // the login
+		t.Errorf("the audit log has %+v", w.entries())
+	}
+	if a := w.as("proxied", "GET", "/api/v1/account", nil); a.StatusCode != http.StatusUnauthorized {
+		t.Errorf("an account without a password is let in: %s", a.Status)
+	}
+	if a := w.as("backup", "GET", "/api/v1/account", nil); !strings.Contains(a.body, `"backup"`) {
+		t.Errorf("the token of a program: %s", a.body)
+	}
+}
+
+// TestGuessesWait: wrong passwords, at the page, the API and by tokens together, make the guesser wait, and nobody else.
+func TestGuessesWait(t *testing.T) {
+	w := newWorld(t, 1)
+	wrong := func(name, password string) int {
+		return w.send(plainClient, "GET", "/api/v1/account", "", func(r *http.Request) { r.SetBasicAuth(name, password) }).
+			StatusCode
+	}
+	v := w.visitor()
+	if a := v.post("/login", url.Values{"name": {"ann"}, "password": {"wrong"}}); a.StatusCode != http.StatusUnauthorized ||
+		!strings.Contains(a.body, "wrong name or password") {
+		t.Errorf("a wrong password is answered %s", a.Status)
+	}
+	if a := v.post("/login", url.Values{"name": {"none"}, "password": {"wrong"}}); a.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a wrong name is answered %s", a.Status)
+	}
+	if a := w.send(plainClient, "GET", "/api/v1/account", "", func(r *http.Request) {
+		r.Header.Set("Authorization", "Bearer gwd_wrong")
+	}); a.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a wrong token is answered %s", a.Status)
+	}
+	tries := 0
+	for ; tries < 10 && wrong("ann", fmt.Sprint("wrong", tries)) != http.StatusTooManyRequests; tries++ {
+	}
+	if tries == 10 {
+		t.Error("ten wrong passwords in a row were all checked")
+	}
+	a := w.as("ann", "GET", "/api/v1/account", nil)
+	if a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
+		t.Errorf("the right password after wrong ones is answered %s", a.Status)
+	}
+	if c := w.Stats(); c["rejected"] < 3 || c["backed-off"] < 2 {
+		t.Errorf("counted: %v", c)
+	}
+	if err := w.checkPassword(t.Context(), "ann", "right", netip.MustParseAddr("192.0.2.77")); err != nil {
+		t.Errorf("somebody else has to wait: %v", err)
+	}
+}
+
+// TestHeaders: no page can be framed, guessed to be of another kind, or kept by a browser, and its policy names no other
+// place.
+func TestHeaders(t *testing.T) {
+	w := newWorld(t, 1)
+	ann := w.logIn("ann")
+	for _, path := range []string{"/login", "/sessions", "/audit", "/none", OpenAPIPath, "/api/v1/none"} {
+		a := ann.get(path)
+		h := a.Header
+		for key, want := range map[string]string{"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
+			"Content-Security-Policy": policy, "Cache-Control": "no-store", "Referrer-Policy": "same-origin"} {
+			if h.Get(key) != want {
+				t.Errorf("%s: %s: %q", path, key, h.Get(key))
+			}
+		}
+		if strings.Contains(a.body, "style=") || strings.Contains(a.body, "onclick") {
+			t.Errorf("%s has what its policy forbids", path)
+		}
+	}
+	if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") {
+		t.Error(policy)
+	}
+}
+
+// TestTextOfClientsIsText: names that look like HTML, and line ends in what an admin sends, stay text in pages, the
+// audit log and the daemon's log.
+func TestTextOfClientsIsText(t *testing.T) {
+	w := newWorld(t, 0)
+	addr := addrOf(1)
+	const evil = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>`
+	must(t, w.table.Lease(session.Key{MAC: [6]byte{2, 0, 0, 0, 0, 1}, Addr: addr}, evil, time.Now().Add(time.Hour)))
+	_, err := w.table.Admit(addr, session.Login{User: evil})
+	must(t, err)
+	ann := w.logIn("ann")
+	for _, path := range []string{"/sessions", "/sessions/" + addr.String(), "/sessions?q=" + url.QueryEscape(evil),
+		"/vouchers?name=" + url.QueryEscape(evil), "/whois?endpoint=" + url.QueryEscape(evil),
+		"/login?next=" + url.QueryEscape(evil), "/audit"} {
+		if a := ann.get(path); strings.Contains(a.body, "<script>alert") || strings.Contains(a.body, "<img") {
+			t.Errorf("%s has the client's text as HTML", path)
+		}
+	}
+	line := "x\n{\"id\":99,\"who\":\"forged\",\"action\":\"forged\"}\nlevel=ERROR"
+	w.as("ann", "POST", "/api/v1/vouchers/revoke", map[string]string{"name": line})
+	w.send(plainClient, "GET", "/api/v1/account", "", func(r *http.Request) { r.SetBasicAuth("a\nlevel=ERROR", "x") })
+	for _, e := range w.entries() {
+		if e.Who == "forged" {
+			t.Errorf("an entry was forged: %+v", e)
+		}
+	}
+	if strings.Contains(w.said.String(), "\nlevel=ERROR") {
+		t.Error("a line of the log was forged")
+	}
+}
+
+// TestOddPaths: paths that lead elsewhere are refused, and a login leads to no other site.
+func TestOddPaths(t *testing.T) {
+	w := newWorld(t, 1)
+	ann := w.logIn("ann")
+	for _, path := range []string{"/sessions/../audit", "/static/../admin.go", "/static/%2e%2e/%2e%2e/etc/passwd",
+		"//evil.example/", "/static/style.css", "/api/v1/../../sessions", "/sessions/%00", "/api/v1/sessions/10.0.0.1%2fend"} {
+		if a := ann.get(path); a.StatusCode < 400 {
+			t.Errorf("%s is answered %s", path, a.Status)
+		}
+	}
+	for _, next := range []string{"//evil.example", "https://evil.example", "/\\evil.example", "/sessions/..//evil.example",
+		"javascript:alert(1)", "/none"} {
+		if got := localPath(next); got != "/sessions" {
+			t.Errorf("a login leads from %q to %q", next, got)
+		}
+	}
+	if got := localPath("/audit?cursor=7"); got != "/audit?cursor=7" {
+		t.Errorf("a login leads to %q", got)
+	}
+	for _, method := range []string{"OPTIONS", "TRACE", "PUT", "DELETE"} {
+		if a := w.send(ann.client, method, "/sessions", "", nil); a.StatusCode < 400 {
+			t.Errorf("%s is answered %s", method, a.Status)
+		}
+	}
+}
+
+// TestLargeBodies: more than a form or a request needs is refused, and not read.
+func TestLargeBodies(t *testing.T) {
+	w := newWorld(t, 1)
+	large := strings.Repeat("x", 2*maxBodyBytes)
+	if a := w.as("ann", "POST", "/api/v1/vouchers", `{"batch":"`+large+`"}`); a.StatusCode !=
+		http.StatusRequestEntityTooLarge {
+		t.Errorf("a large body is answered %s", a.Status)
+	}
+	ann := w.logIn("ann")
+	if a := ann.submit("/sessions", "/vouchers", url.Values{"note": {large}}); a.StatusCode !=
+		http.StatusRequestEntityTooLarge {
+		t.Errorf("a large form is answered %s", a.Status)
+	}
+	if a := w.visitor().post("/login", url.Values{"name": {large}}); a.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("a large login is answered %s", a.Status)
+	}
+}
+
+// TestSlowClients: connections that send nothing take a bounded number of places, and others are served meanwhile.
+func TestSlowClients(t *testing.T) {
+	w := newWorld(t, 1)
+	var slow []net.Conn
+	for range 3 * maxConnsOfOne {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(w.base, "http://"))
+		must(t, err)
+		defer conn.Close()
+		slow = append(slow, conn)
+	}
+	// those beyond the share of an address are closed
+	closed := 0
+	for _, conn := range slow[maxConnsOfOne:] {
+		if _, err := conn.Read(make([]byte, 1)); err != nil {
+			closed++
+		}
+	}
+	if closed != 2*maxConnsOfOne {
+		t.Errorf("%d of %d connections beyond the share were closed", closed, 2*maxConnsOfOne)
+	}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+	client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+	if a := w.send(client, "GET", "/login", "", nil); a.StatusCode != http.StatusOK {
+		t.Errorf("another client is answered %s", a.Status)
+	}
+}
+
+// TestClientsOfNetworks: connections from clients' networks are closed.
+func TestClientsOfNetworks(t *testing.T) {
+	w := newWorld(t, 1, func(c *Config) {
+		c.IsClients = func(a netip.Addr) bool { return a == netip.MustParseAddr("127.0.0.9") }
+	})
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+	conn, err := dialer.Dial("tcp", strings.TrimPrefix(w.base, "http://"))
+	must(t, err)
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("a client's connection is answered")
+	}
+}
+
+// TestProxies: only a trusted proxy names people and addresses.
+func TestProxies(t *testing.T) {
+	named := func(c *Config) { c.UserHeader = "X-Remote-User" }
+	trusted := func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} }
+	from := func(r *http.Request) {
+		r.Header.Set("X-Remote-User", "proxied")
+		r.Header.Set("X-Forwarded-For", "203.0.113.9, 198.51.100.7")
+	}
+	stranger := newWorld(t, 1, named)
+	if a := stranger.send(plainClient, "GET", "/sessions", "", from); a.StatusCode != http.StatusSeeOther {
+		t.Errorf("a header of anybody is believed: %s", a.Status)
+	}
+	w := newWorld(t, 1, named, trusted)
+	a := w.send(plainClient, "GET", "/sessions", "", from)
+	if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "proxied") {
+		t.Fatalf("the proxy's header: %s", a.Status)
+	}
+	form := url.Values{"form": {formField.FindStringSubmatch(w.send(plainClient, "GET",
+		"/sessions/"+addrOf(1).String(), "", from).body)[1]}}
+	if a := w.send(plainClient, "POST", "/sessions/"+addrOf(1).String()+"/end", form.Encode(), func(r *http.Request) {
+		from(r)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}); a.StatusCode != http.StatusSeeOther || w.online(1) {
+		t.Errorf("a form by the proxy is answered %s", a.Status)
+	}
+	if e := w.entries(); len(e) != 1 || e[0].Who != "proxied" || e[0].From != "198.51.100.7" {
+		t.Errorf("the audit log has %+v", e)
+	}
+	if a := w.send(plainClient, "GET", "/sessions", "", func(r *http.Request) { r.Header.Set("X-Remote-User", "mallory") }); a.
+		StatusCode != http.StatusForbidden {
+		t.Errorf("a user without an account is answered %s", a.Status)
+	}
+}
+
+// certify writes a certificate that is valid from and until, and returns its files.
+func certify(t *testing.T, dir string, from, until time.Time) (cert, key string) {
+	t.Helper()
+	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: until,
+		DNSNames: []string{"admin.example"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &pair.PublicKey, pair)
+	must(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(pair)
+	must(t, err)
+	cert, key = filepath.Join(dir, "admin.pem"), filepath.Join(dir, "admin.key")
+	must(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	return cert, key
+}
+
+// TestExpiredCertificate: with a certificate that has expired nobody gets in, status and log say so, and a renewed one
+// is used without a restart.
+func TestExpiredCertificate(t *testing.T) {
+	now, dir := time.Now(), t.TempDir()
+	w := newWorld(t, 1, func(c *Config) { c.Cert, c.Key = certify(t, dir, now.Add(-48*time.Hour), now.Add(-time.Hour)) })
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true}}
+	w.base = "https" + strings.TrimPrefix(w.base, "http")
+	if resp, err := client.Get(w.base + "/login"); err == nil {
+		resp.Body.Close()
+		t.Errorf("an expired certificate is used: %s", resp.Status)
+	}
+	if s := w.State(); !strings.Contains(s.Closed, "has expired at") || !strings.Contains(s.Closed, "renew it") {
+		t.Errorf("the status says %+v", s)
+	}
+	if !strings.Contains(w.said.String(), "the admin page lets nobody in") {
+		t.Errorf("the log says\n%s", w.said.String())
+	}
+	plain, err := net.Dial("tcp", strings.TrimPrefix(w.base, "https://"))
+	must(t, err)
+	defer plain.Close()
+	fmt.Fprint(plain, "GET /login HTTP/1.1\r\nHost: x\r\n\r\n")
+	if line, _ := bufio.NewReader(plain).ReadString('\n'); strings.Contains(line, "200") {
+		t.Errorf("plain HTTP is answered: %s", line)
+	}
+	certify(t, dir, now.Add(-time.Hour), now.Add(time.Hour))
+	w.Reload()
+	if a := w.send(client, "GET", "/login", "", nil); a.StatusCode != http.StatusOK ||
+		a.Header.Get("Strict-Transport-Security") == "" {
+		t.Errorf("with a renewed certificate: %s", a.Status)
+	}
+	if s := w.State(); s.Closed != "" {
+		t.Errorf("the status says %+v", s)
+	}
+}
+
+// FuzzRequests: no method, path, query, form or JSON makes the page answer by a failure of its own or panic, and none
+// by somebody who may look only changes anything.
+func FuzzRequests(f *testing.F) {
+	for _, e := range endpoints {
+		f.Add(e.method, strings.Replace(e.path, "{address}", "10.0.0.1", 1), `{"add_seconds":60,"count":1,"terms":{"devices":1}}`)
+	}
+	for _, path := range []string{"/sessions?q=a&cursor=1.x&limit=-1", "/sessions/10.0.0.1/end", "/sessions/10.0.0.1/change",
+		"/vouchers?name=-1&cursor=%00", "/vouchers/revoke", "/usage?network=%ff", "/whois?endpoint=[::1%25lo]:1&at=x",
+		"/audit?cursor=18446744073709551616", "/login", "/%2e%2e/", "/static/x"} {
+		f.Add("GET", path, "")
+		f.Add("POST", path, "what=limits&minutes=1e999&up=NaN&total=-1&count=1e30")
+	}
+	w := newWorld(f, 3)
+	before := len(w.entries())
+	f.Fuzz(func(t *testing.T, method, path, body string) {
+		r, err := http.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
+		if err != nil || r.URL.Host != "127.0.0.1" {
+			return
+		}
+		for _, kind := range []string{"application/json", "application/x-www-form-urlencoded"} {
+			r := r.Clone(t.Context())
+			r.Body = io.NopCloser(strings.NewReader(body))
+			r.RemoteAddr = "127.0.0.1:1"
+			r.Header.Set("Content-Type", kind)
+			r.SetBasicAuth("bob", "right")
+			got := &recorder{header: http.Header{}}
+			w.handler.ServeHTTP(got, r)
+			if got.status >= 500 && got.status != http.StatusServiceUnavailable {
+				t.Errorf("%s %q %q is answered %d", method, path, body, got.status)
+			}
+		}
+		if strings.Contains(w.said.String(), "panic") {
+			t.Fatal("a panic")
+		}
+		if n := len(w.entries()); n != before || !slices.Equal([]bool{w.online(1), w.online(2)}, []bool{true, true}) {
+			t.Errorf("%s %q %q changed something", method, path, body)
+		}
+	})
+}
+
+// recorder keeps the status of an answer.
+type recorder struct {
+	header http.Header
+	status int
+}
+
+func (r *recorder) Header() http.Header { return r.header }
+func (r *recorder) WriteHeader(s int)   { r.status = s }
+func (r *recorder) Write(b []byte) (int, error) {
+	return len(b), nil
+}

@@ -15,7 +15,8 @@ import (
 )
 
 // decodedVouchers asks for a batch called lobby.
-var decodedVouchers = control.VouchersRequest{Batch: "lobby", Count: 3, Terms: voucher.Terms{ForSeconds: 3600, Devices: 1}}
+var decodedVouchers = control.VouchersRequest{Batch: "lobby", Count: 3,
+	Terms: voucher.Terms{ForSeconds: 3600, Devices: 1}}
 
 func quiet(t testing.TB) *slog.Logger { return slog.New(slog.DiscardHandler) }
 
@@ -154,7 +155,8 @@ func TestUsage(t *testing.T) {
 	add(at.Add(61*time.Minute), 0, 0) // not served
 	add(at.Add(62*time.Minute), 10, 20)
 	hours, days := u.of("", true)
-	if len(hours) != 2 || len(days) != 2 || hours[0].UpBytes != 149 || hours[1].UpBytes != 110 || days[1].DownBytes != 1020 {
+	if len(hours) != 2 || len(days) != 2 || hours[0].UpBytes != 149 || hours[1].UpBytes != 110 ||
+		days[1].DownBytes != 1020 {
 		t.Errorf("hours %+v, days %+v", hours, days)
 	}
 	for i := range 2 * keptDays {

@@ -1,0 +1,109 @@
+package admin
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestProxies: only a trusted proxy names people and addresses.
+func TestProxies(t *testing.T) {
+	named := func(c *Config) { c.UserHeader = "X-Remote-User" }
+	trusted := func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} }
+	from := func(r *http.Request) {
+		r.Header.Set("X-Remote-User", "proxied")
+		r.Header.Set("X-Forwarded-For", "203.0.113.9, 198.51.100.7")
+	}
+	stranger := newWorld(t, 1, named)
+	if a := stranger.send(plainClient, "GET", "/sessions", "", from); a.StatusCode != http.StatusSeeOther {
+		t.Errorf("a header of anybody is believed: %s", a.Status)
+	}
+	w := newWorld(t, 1, named, trusted)
+	a := w.send(plainClient, "GET", "/sessions", "", from)
+	if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "proxied") {
+		t.Fatalf("the proxy's header: %s", a.Status)
+	}
+	form := url.Values{"form": {formField.FindStringSubmatch(w.send(plainClient, "GET",
+		"/sessions/"+addrOf(1).String(), "", from).body)[1]}}
+	if a := w.send(plainClient, "POST", "/sessions/"+addrOf(1).String()+"/end", form.Encode(), func(r *http.Request) {
+		from(r)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}); a.StatusCode != http.StatusSeeOther || w.online(1) {
+		t.Errorf("a form by the proxy is answered %s", a.Status)
+	}
+	if e := w.entries(); len(e) != 1 || e[0].Who != "proxied" || e[0].From != "198.51.100.7" {
+		t.Errorf("the audit log has %+v", e)
+	}
+	mallory := func(r *http.Request) { r.Header.Set("X-Remote-User", "mallory") }
+	if a := w.send(plainClient, "GET", "/sessions", "", mallory); a.StatusCode != http.StatusForbidden {
+		t.Errorf("a user without an account is answered %s", a.Status)
+	}
+}
+
+// certify writes a certificate that is valid from and until, and returns its files.
+func certify(t *testing.T, dir string, from, until time.Time) (cert, key string) {
+	t.Helper()
+	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: until,
+		DNSNames: []string{"admin.example"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &pair.PublicKey, pair)
+	must(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(pair)
+	must(t, err)
+	cert, key = filepath.Join(dir, "admin.pem"), filepath.Join(dir, "admin.key")
+	must(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	return cert, key
+}
+
+// TestExpiredCertificate: with a certificate that has expired nobody gets in, status and log say so, and a renewed one
+// is used without a restart.
+func TestExpiredCertificate(t *testing.T) {
+	now, dir := time.Now(), t.TempDir()
+	w := newWorld(t, 1, func(c *Config) { c.Cert, c.Key = certify(t, dir, now.Add(-48*time.Hour), now.Add(-time.Hour)) })
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true}}
+	w.base = "https" + strings.TrimPrefix(w.base, "http")
+	if resp, err := client.Get(w.base + "/login"); err == nil {
+		resp.Body.Close()
+		t.Errorf("an expired certificate is used: %s", resp.Status)
+	}
+	if s := w.State(); !strings.Contains(s.Closed, "has expired at") || !strings.Contains(s.Closed, "renew it") {
+		t.Errorf("the status says %+v", s)
+	}
+	if !strings.Contains(w.said.String(), "the admin page lets nobody in") {
+		t.Errorf("the log says\n%s", w.said.String())
+	}
+	plain, err := net.Dial("tcp", strings.TrimPrefix(w.base, "https://"))
+	must(t, err)
+	defer plain.Close()
+	fmt.Fprint(plain, "GET /login HTTP/1.1\r\nHost: x\r\n\r\n")
+	if line, _ := bufio.NewReader(plain).ReadString('\n'); strings.Contains(line, "200") {
+		t.Errorf("plain HTTP is answered: %s", line)
+	}
+	certify(t, dir, now.Add(-time.Hour), now.Add(time.Hour))
+	w.Reload()
+	if a := w.send(client, "GET", "/login", "", nil); a.StatusCode != http.StatusOK ||
+		a.Header.Get("Strict-Transport-Security") == "" {
+		t.Errorf("with a renewed certificate: %s", a.Status)
+	}
+	if s := w.State(); s.Closed != "" {
+		t.Errorf("the status says %+v", s)
+	}
+}

@@ -35,7 +35,7 @@ func TestKill(t *testing.T) {
 	}
 	folder := t.TempDir()
 	accounted := map[byte]uint64{}
-	for _, after := range []int{1, 40, 200} {
+	for round, after := range []int{1, 40, 200} {
 		killed(t, folder, after, accounted)
 		book, err := Open(folder, "", killTerms, slog.New(slog.DiscardHandler))
 		if err == nil {
@@ -59,7 +59,10 @@ func TestKill(t *testing.T) {
 			}
 			accounted[n] = r.Bytes
 		}
-		if r, err := book.read(RoomOf("204")); err != nil || r.Bytes != sum || len(r.Uses) > 0 {
+		// An end that nobody answered may be in the room's record alone, one of each device. A gateway has it in the ends
+		// that are not accounted, and counts it when it starts.
+		most := sum + uint64(round+1)*8*perSession
+		if r, err := book.read(RoomOf("204")); err != nil || r.Bytes < sum || r.Bytes > most || len(r.Uses) > 0 {
 			t.Errorf("killed after %d: the room has used %d bytes and its devices %d; open are %+v, %v", after, r.Bytes, sum,
 				r.Uses, err)
 		}

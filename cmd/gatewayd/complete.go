@@ -36,7 +36,8 @@ func addCompletions(root *cobra.Command, socket *string) {
 	loggedIn := control.Filter{State: control.States[len(control.States)-1]}
 	user := func(s control.Session) string { return s.User }
 	argument := map[string]cobra.CompletionFunc{
-		"check-config": manual.Files("toml"), "templates": manual.Folders, "whois": none, "ident-token": none,
+		"check-config": manual.Files("toml"), "templates": manual.Folders, "preview": manual.Folders,
+		"whois": none, "ident-token": none,
 		"voucher list": none, "voucher revoke": none, "voucher export": none, "voucher print": none,
 		"login": client(func(s control.Session) string {
 			return s.Addr.String() + "\t" + string(s.State) + " " + s.MAC
@@ -48,7 +49,7 @@ func addCompletions(root *cobra.Command, socket *string) {
 		"sessions user": client(user, control.Filter{}), "logout user": client(user, loggedIn),
 		"user": none, "network": none, "mac": none, "at": none,
 		"voucher list state": voucherStates, "output": manual.Files("pdf"), "lang": sheetLanguages,
-		"url": none, "title": none,
+		"url": none, "title": none, "listen": none,
 		"batch": none, "for": none, "until": none, "online": none, "data": none,
 		"note":    none,
 		"up-rate": none, "down-rate": none, "up-quota": none, "down-quota": none, "total-quota": none,

@@ -134,7 +134,8 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(runCommand(), sessionsCommand(&socket), loginCommand(&socket), logoutCommand(&socket),
 		deviceCommand(&socket), statusCommand(&socket), reloadCommand(&socket), voucherCommand(&socket), adminCommand(),
 		whoisCommand(),
-		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), identTokenCommand(),
+		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), previewCommand(),
+		identTokenCommand(),
 		guardCommand(), detachCommand(), keepCommand(), versionCommand(),
 		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(manualBook, usage, stdout))
 	addCompletions(root, &socket)

@@ -154,18 +154,24 @@ func (b *browser) checkPage(t *testing.T, name string) {
 			.filter((e) => (e.closest("label") ?? e).getBoundingClientRect().height < 44).map((e) => e.outerHTML)`) {
 			t.Errorf("%s, %s: too small for a finger: %s", name, v.name, small)
 		}
-		if *shots == "" {
-			continue
-		}
-		picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(*shots, name+"-"+v.name+".png"), picture, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		b.photograph(t, name+"-"+v.name)
 	}
 	b.setView(t, views[0])
+}
+
+// photograph takes a picture of the page where -shots says.
+func (b *browser) photograph(t *testing.T, name string) {
+	t.Helper()
+	if *shots == "" {
+		return
+	}
+	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(*shots, name+".png"), picture, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (b *browser) setView(t *testing.T, v pageView) {

@@ -107,8 +107,8 @@ type pages struct {
 	styleHash string // "sha256-…", which the content security policy allows
 }
 
-// readPages parses the built-in files, or those of the same name in dir, and executes
-// each once, so that mistakes show at start.
+// readPages parses the built-in files, or those of the same name in dir, and tries them, so that mistakes show at
+// start.
 func readPages(dir string) (*pages, error) {
 	if err := checkNames(dir); err != nil {
 		return nil, err
@@ -137,33 +137,38 @@ func readPages(dir string) (*pages, error) {
 		return nil, err
 	}
 	for _, name := range pageFiles {
-		if p.templates[name], err = parsePage(dir, name, layout, p.languages.all[0]); err != nil {
+		if err := p.parsePage(dir, name, layout); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-// parsePage parses a page's template and tries it. Each page has its own copy of the layout: html/template escapes
-// parts by where they are used, and an error in one page does not affect the others.
-func parsePage(dir, name, layout string, texts *Texts) (*template.Template, error) {
+// parsePage parses a page's template and tries it in each of its states. Each page has its own copy of the layout:
+// html/template escapes parts by where they are used, and an error in one page does not affect the others.
+func (p *pages) parsePage(dir, name, layout string) error {
 	text, err := readPart(dir, name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	t := template.New(name)
 	if _, err := t.New("layout.html").Parse(layout); err != nil {
-		return nil, fmt.Errorf("parsing layout.html: %w", err)
+		return templateError(dir, "layout.html", err)
 	}
 	if _, err := t.Parse(text); err != nil {
-		return nil, fmt.Errorf("parsing %s: %w", name, err)
+		return templateError(dir, name, err)
 	}
-	for _, full := range []bool{true, false} {
-		if err := t.Execute(io.Discard, samplePage(texts, full)); err != nil {
-			return nil, fmt.Errorf("trying %s: %w", name, err)
+	p.templates[name] = t
+	trial := &Portal{pages: p}
+	for _, s := range states {
+		if s.page != name {
+			continue
+		}
+		if err := t.Execute(io.Discard, trial.statePage(s, &http.Request{URL: &url.URL{}})); err != nil {
+			return templateError(dir, name, err)
 		}
 	}
-	return t, nil
+	return nil
 }
 
 // checkNames refuses a folder without any known file, or with a page under an unknown
@@ -210,25 +215,6 @@ func readPart(dir, name string) (string, error) {
 		return "", fmt.Errorf("reading the built-in templates: %w", err)
 	}
 	return string(text), nil
-}
-
-// samplePage returns data to test templates: with every field, or without optional ones.
-func samplePage(t *Texts, full bool) *Page {
-	p := &Page{T: t, Title: "T", Heading: "H", Token: "t", Status: &Status{User: "u"}, Login: true}
-	if full {
-		p.Note, p.Alert, p.Message, p.Text, p.User, p.Wrong = "n", "a", "m", "t", "u", true
-		p.Voucher, p.Code, p.WrongCode, p.Script, p.ConfirmCode = true, "c", true, voucherScript, true
-		p.URL, p.URLHost, p.Reload, p.ClickThrough, p.Confirm, p.Terms = "http://h/", "h", "/status", true, true,
-			[]string{"t"}
-		p.Remember, p.Remembers = "r", true
-		p.Providers = []ProviderButton{{"p", "P"}}
-		p.Status = &Status{"u", "o", "e", "t", "s", "r", "d"}
-		p.Fields = []FieldOfPage{{Name: "room", Label: "l", Value: "v", Required: true, Wrong: true, Type: "text", Max: 9,
-			Autocomplete: "off"}, {Name: "email"}}
-		p.Accept, p.Box, p.Accepted, p.NotAccepted, p.ConfirmRoom = "a", true, true, true, true
-		p.Today = &TodayOfPage{"t", "d", "a", true}
-	}
-	return p
 }
 
 // page returns the common data of a page for a client that requested link.

@@ -159,10 +159,6 @@ func folder(t *testing.T) (root string) {
 
 // TestPagesInABrowser checks every page on all screens: it is accessible and needs no sideways scrolling.
 func TestPagesInABrowser(t *testing.T) {
-	axe, err := os.ReadFile("../report/testdata/axe/axe.min.js")
-	if err != nil {
-		t.Fatal(err)
-	}
 	server := serve(t, live.Config{Dir: folder(t)})
 	browser := browsertest.Start(t, t.Context(), browsertest.Program(t))
 	for name, address := range map[string]string{
@@ -174,13 +170,15 @@ func TestPagesInABrowser(t *testing.T) {
 			p := newTab(t, browser, server)
 			p.look(t, screens[0])
 			p.open(t, address)
-			browsertest.Eval[bool](t, p.ctx, string(axe)+"; true")
+			browsertest.LoadAxe(t, p.ctx)
 			for _, screen := range screens {
 				p.look(t, screen)
 				browsertest.Drawn(t, p.ctx)
 				p.photograph(t, name+"-"+screen.name)
 				checkFits(t, p, screen)
-				checkAccessible(t, p, screen)
+				for _, text := range browsertest.Inaccessible(t, p.ctx) {
+					t.Errorf("%s: %s", screen.name, text)
+				}
 				if name == "campaign" { // the headings must be visible, also on a phone
 					for _, hidden := range browsertest.Eval[[]string](t, p.ctx, `[...document.querySelectorAll("h2[id^=c-]")]
 						.filter((e) => e.getBoundingClientRect().height < 10).map((e) => e.textContent)`) {
@@ -206,19 +204,6 @@ func checkFits(t *testing.T, p *tab, s screen) {
 		.filter((e) => e.getClientRects().length && e.getBoundingClientRect().height < 24)
 		.map((e) => e.textContent.slice(0, 40))`) {
 		t.Errorf("%s: %q is less than 24 pixels high", s.name, small)
-	}
-}
-
-// checkAccessible reports what axe-core finds.
-func checkAccessible(t *testing.T, p *tab, s screen) {
-	t.Helper()
-	found := browsertest.Eval[[]string](
-		t, p.ctx, `axe.run(document, { resultTypes: ["violations"] }).then((r) => r.passes.length < 10
-		? ["only " + r.passes.length + " rules applied"]
-		: r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + v.help + ": " + n.html.slice(0, 160) + " " +
-			(n.any[0]?.message ?? ""))))`)
-	for _, text := range found {
-		t.Errorf("%s: %s", s.name, text)
 	}
 }
 

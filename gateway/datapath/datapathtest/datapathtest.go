@@ -59,6 +59,8 @@ type Promises struct {
 	// Neighbours: the kernel's stack sends to clients on the LAN's interface, so they have entries in its neighbour
 	// table. False: it sends to them on a device that has no neighbours.
 	Neighbours bool
+	// Visits: it lets one device alone reach a port (datapath.Running.OpenFor).
+	Visits bool
 	// Newcomers: the data path reports unknown clients, so that other programs can lease addresses.
 	Newcomers bool
 	// PPPoE: it takes PPPoE's header off and puts it on. False: clients on PPPoE are refused.

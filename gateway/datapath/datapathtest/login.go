@@ -25,6 +25,7 @@ var beforeLogin = []behaviour{
 	{"TheRestIsRejectedBare", rejected, Shape{Bare: true}},
 	{"GardenOpensAndCloses", garden, Shape{}},
 	{"GardenByPort", gardenByPort, Shape{}},
+	{"VisitsOfOneDevice", visitsOfOneDevice, Shape{}},
 	{"DHCPComesThrough", dhcp, Shape{}},
 }
 

@@ -153,6 +153,11 @@ func (p *Process) OpenPort(d datapath.GardenPort, until time.Time) error {
 	return p.do("OpenPort", TimedGardenPort{d, until})
 }
 
+// OpenFor lets one device reach a port, or ends that. It fails where the data path cannot do it.
+func (p *Process) OpenFor(mac datapath.MAC, at netip.AddrPort, until time.Time) error {
+	return p.do("OpenFor", Visit{mac, at, until})
+}
+
 // OpenGarden opens the walled garden for a prefix.
 func (p *Process) OpenGarden(prefix string, until time.Time) error {
 	return p.do("OpenGarden", GardenPrefix{netip.MustParsePrefix(prefix), until})

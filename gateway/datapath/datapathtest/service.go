@@ -55,6 +55,13 @@ type TimedGardenPort struct {
 	Until time.Time
 }
 
+// Visit is an argument of OpenFor.
+type Visit struct {
+	MAC   datapath.MAC
+	At    netip.AddrPort
+	Until time.Time
+}
+
 // Newcomer is a client with an address that was not leased.
 type Newcomer struct {
 	Addr netip.Addr
@@ -283,6 +290,19 @@ func (s *Service) OpenPort(d TimedGardenPort, out *Outcome) error {
 	dp, err := s.opened()
 	if err == nil {
 		err = dp.OpenPort(d.Port, d.Until)
+	}
+	out.from(err)
+	return nil
+}
+
+// OpenFor lets one device reach a port, or ends that.
+func (s *Service) OpenFor(v Visit, out *Outcome) error {
+	dp, err := s.opened()
+	if err == nil && dp.OpenFor == nil {
+		err = datapath.ErrNotSupported
+	}
+	if err == nil {
+		err = dp.OpenFor(v.MAC, v.At, v.Until)
 	}
 	out.from(err)
 	return nil

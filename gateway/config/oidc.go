@@ -101,7 +101,7 @@ func (k *checker) checkOIDC() {
 	switch {
 	case !k.Portal.Enabled:
 		k.report("auth.methods", `"oidc" has no effect: its buttons are on the login page, and portal.enabled is false`)
-	case k.Portal.Name == "":
+	case k.Portal.Name == "" && k.Portal.TLSCert == "": // with a certificate the name is missing anyway
 		k.report("portal.name", "missing: "+needs)
 	case k.Portal.TLSCert == "":
 		k.report("portal.tls_cert", "missing: "+needs)

@@ -110,10 +110,11 @@ var allowedImports = map[string][]string{
 	// the page and API of those who look after the gateway
 	"gateway/admin": {"gateway/certificate", "gateway/control", "gateway/flowlog", "gateway/guesses", "gateway/session",
 		"gateway/statefile", "gateway/units", "gateway/users", "gateway/voucher"},
-	"gateway/pppoe":   {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
-	"gateway/radius":  {"gateway/budget", "gateway/session", "gateway/statefile"},
-	"gateway/session": {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
-	"gateway/users":   {"gateway/config", "gateway/listfile", "gateway/session", "gateway/statefile", "textfile"},
+	"gateway/pppoe":     {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
+	"gateway/radius":    {"gateway/budget", "gateway/session", "gateway/statefile"},
+	"gateway/session":   {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
+	"gateway/users":     {"gateway/config", "gateway/listfile", "gateway/session", "gateway/statefile", "textfile"},
+	"internal/oidctest": {"internal/netnstest"}, // an OpenID provider in tests
 	// files in which people write an entry a line
 	"gateway/listfile": {"gateway/ticker", "textfile"},
 	// devices that come in without a login

@@ -48,7 +48,8 @@ func TestProviderMistakes(t *testing.T) {
 			[]string{`x.toml:10: oidc.name: must be a name of small letters … "a/../b"`}},
 		{"a claim without values", withProvider + "require = \"groups\"\n",
 			[]string{`x.toml:13: oidc.require: needs oidc.values: …`}},
-		{"values without a claim", withProvider + "values = [\"a\"]\n", []string{`x.toml:13: oidc.values: has no effect: …`}},
+		{"values without a claim", withProvider + "values = [\"a\"]\n",
+			[]string{`x.toml:13: oidc.values: has no effect: …`}},
 		{"a profile of nobody", withProvider + "profile = \"gold\"\n",
 			[]string{`x.toml:13: oidc.profile: there is no [[limits.profile]] with the name "gold"`}},
 		{"no profiles", withProvider + "profile_claim = \"x\"\n", []string{`x.toml:13: oidc.profile_claim: there is no …`}},
@@ -56,7 +57,8 @@ func TestProviderMistakes(t *testing.T) {
 			[]string{`x.toml:13: oidc.scopes: "openid" is always asked for: take it out`}},
 		{"a key that is near", withProvider + "isuer = \"x\"\n",
 			[]string{`x.toml:13: oidc.isuer: unknown key; did you mean "oidc.issuer"?`}},
-		{"too long", withProvider + "login_time = \"2h\"\n", []string{`x.toml:13: oidc.login_time: must be a duration … 1h …`}},
+		{"too long", withProvider + "login_time = \"2h\"\n",
+			[]string{`x.toml:13: oidc.login_time: must be a duration … 1h …`}},
 	} {
 		t.Run(p.name, func(t *testing.T) { wantProblems(t, p.text, p.want) })
 	}
@@ -123,7 +125,8 @@ func TestProviderSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := &checker{Config: c}
-	if k.openOIDC(); len(k.problems) != 1 || !strings.Contains(k.problems.Error(), "oidc.client_secret_file: everyone can read") {
+	k.openOIDC()
+	if len(k.problems) != 1 || !strings.Contains(k.problems.Error(), "oidc.client_secret_file: everyone can read") {
 		t.Errorf("%v", k.problems)
 	}
 	if err := os.Chmod(secret, 0o600); err != nil {

@@ -1,5 +1,5 @@
-// Tests of logins at a real provider (main_test.go). Each presses the button, logs in at the provider's pages, and brings
-// the answer back, or another one.
+// Tests of logins at a real provider (main_test.go). Each presses the button, logs in at the provider's pages, and
+// brings the answer back, or another one.
 
 package oidc
 
@@ -65,9 +65,11 @@ func TestWhoMayLogIn(t *testing.T) {
 		{"another domain", "bob", func(p *Provider) { p.Domains = []string{"example.org"} }, "", session.Limits{}},
 		{"a domain of an address that is not verified", "carol", func(p *Provider) { p.Domains = []string{"example.org"} },
 			"", session.Limits{}},
-		{"a group", "alice", func(p *Provider) { p.RequiredClaim, p.RequiredValues = "groups", []string{"a", "students"} },
+		{"a group", "alice",
+			func(p *Provider) { p.RequiredClaim, p.RequiredValues = "groups", []string{"a", "students"} },
 			"alice@example.org", session.Limits{}},
-		{"a group that is a text", "bob", func(p *Provider) { p.RequiredClaim, p.RequiredValues = "groups", []string{"staff"} },
+		{"a group that is a text", "bob",
+			func(p *Provider) { p.RequiredClaim, p.RequiredValues = "groups", []string{"staff"} },
 			"bob@elsewhere.example", session.Limits{}},
 		{"another group", "bob", func(p *Provider) { p.RequiredClaim, p.RequiredValues = "groups", []string{"students"} },
 			"", session.Limits{}},
@@ -93,7 +95,7 @@ func TestWhoMayLogIn(t *testing.T) {
 }
 
 // TestForeignAnswers: an answer is good once, for the device and the browser that pressed the button, from the provider
-// whose button it was.
+// whose button it was. Long: the steps of one run, each of which needs the logins that those before left.
 func TestForeignAnswers(t *testing.T) {
 	p := startProvider(t, 9443, nil)
 	q := startProvider(t, 9444, nil)

@@ -16,10 +16,11 @@ import (
 )
 
 // formAction finds the forms of the provider's pages.
-var formAction = regexp.MustCompile(`<form[^>]* action="([^"]+)"[^>]*>\s*<input type="hidden" name="prompt" value="([^"]+)"`)
+var formAction = regexp.MustCompile(
+	`<form[^>]* action="([^"]+)"[^>]*>\s*<input type="hidden" name="prompt" value="([^"]+)"`)
 
-// LogIn goes to the provider's page as a browser does, logs in there with a name, consents, and returns the URL to which
-// the provider sends the browser back. An empty name cancels.
+// LogIn goes to the provider's page as a browser does, logs in there with a name, consents, and returns the URL to
+// which the provider sends the browser back. An empty name cancels. Long: a browser in one loop.
 func (p *Provider) LogIn(t testing.TB, address, name string) *url.URL {
 	t.Helper()
 	jar, err := cookiejar.New(nil)

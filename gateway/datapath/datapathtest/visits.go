@@ -7,7 +7,8 @@ import (
 )
 
 // visitsOfOneDevice: a device reaches a TCP port of an address until a time and no longer, also on an existing
-// connection, and another device does not. Data paths that cannot do that say so.
+// connection, and another device does not. Data paths that cannot do that say so. Long: the steps of one run, each of
+// which needs what those before opened.
 func visitsOfOneDevice(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	at := netip.AddrPortFrom(Garden, 8443)

@@ -15,7 +15,8 @@ import (
 // pass.
 func TestVisitsByIPv6(t *testing.T) {
 	n := newNetwork6(t)
-	run(t, "ip neigh replace $a lladdr 02:00:00:00:02:02 dev $wan nud permanent", append(n.env(), "a="+garden6.String())...)
+	run(t, "ip neigh replace $a lladdr 02:00:00:00:02:02 dev $wan nud permanent",
+		append(n.env(), "a="+garden6.String())...)
 	d := n.open6(t)
 	run(t, "ip -n $client link set c0 down", n.env()...) // the client's own packets would be counted too
 	must(t, d.Set(datapath.Client{Addrs: []netip.Addr{alice, aliceLocal, alice6}, MAC: aliceMAC}))

@@ -115,7 +115,7 @@ func newChart(title string, begins []time.Time, all []Slot, name, axis func(time
 		b.UpY = b.DownY - b.UpHeight
 		c.Bars = append(c.Bars, b)
 		if text := axis(t); text != "" {
-			c.Labels = append(c.Labels, label{x + slot/2, text})
+			c.Labels = append(c.Labels, label{min(x+slot/2, chartWidth-20), text})
 		}
 	}
 	return c

@@ -36,9 +36,23 @@ type person struct {
 	screenshots int
 }
 
-// newPerson starts Chromium in the client's namespace, with the namespace's DNS and nothing else: whatever it loads
-// went through the gateway.
+// newPerson is newVisitor, and fails the test where the pages make Chromium complain.
 func newPerson(t *testing.T, name string, width, height int64) *person {
+	t.Helper()
+	p := newVisitor(t, name, width, height)
+	must(t, chromedp.Listen(p.ctx, func(event any) {
+		if e, ok := event.(*log.EventEntryAdded); ok && !strings.Contains(e.Entry.URL, "favicon.ico") &&
+			e.Entry.URL != secure {
+			t.Errorf("%s: the console says %s (%s)", name, e.Entry.Text, e.Entry.URL)
+		}
+	}))
+	browsertest.Call(t, p.ctx, log.Enable, cdp.Empty{})
+	return p
+}
+
+// newVisitor starts Chromium in the client's namespace, with the namespace's DNS and nothing else: whatever it loads
+// went through the gateway.
+func newVisitor(t *testing.T, name string, width, height int64) *person {
 	t.Helper()
 	inside := filepath.Join(t.TempDir(), "chromium-inside")
 	script := "#!/bin/sh\nexec ip netns exec client " + browsertest.Program(t) + " \"$@\"\n"
@@ -47,16 +61,8 @@ func newPerson(t *testing.T, name string, width, height int64) *person {
 	t.Cleanup(late)
 	ctx := browsertest.Start(t, within, inside)
 	browsertest.Size(t, ctx, width, height)
-	p := &person{ctx: ctx, name: name}
-	must(t, chromedp.Listen(ctx, func(event any) {
-		if e, ok := event.(*log.EventEntryAdded); ok && !strings.Contains(e.Entry.URL, "favicon.ico") &&
-			e.Entry.URL != secure {
-			t.Errorf("%s: the console says %s (%s)", name, e.Entry.Text, e.Entry.URL)
-		}
-	}))
 	browsertest.Call(t, ctx, devnet.Enable, devnet.EnableParams{})
-	browsertest.Call(t, ctx, log.Enable, cdp.Empty{})
-	return p
+	return &person{ctx: ctx, name: name}
 }
 
 // navigate does something that ends in another page, and says where that is once that page has been drawn: until then

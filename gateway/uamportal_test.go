@@ -65,6 +65,9 @@ func serveElsewhere(secret string) {
 		http.Redirect(w, r, fmt.Sprintf("http://%s:%s/logon?%s", r.FormValue("uamip"), r.FormValue("uamport"), q.Encode()),
 			http.StatusSeeOther)
 	})
+	if source := os.Getenv(peerEnv); source != "" {
+		servePeer(mux, source)
+	}
 	fmt.Fprintln(os.Stderr, "serving the portal elsewhere:", http.ListenAndServe(":"+elsewherePort, mux))
 	os.Exit(1)
 }

@@ -176,12 +176,12 @@ func MAC(a net.HardwareAddr) string {
 // hostOf is an address without the IPv6 form of an IPv4 one.
 func hostOf(a netip.Addr) string { return a.Unmap().String() }
 
-// timeLeft is how long a session goes on, at most; 0: it has no end.
+// timeLeft is how long a session goes on, at most, in whole seconds, of which the last has begun; 0: it has no end.
 func timeLeft(one session.Session, now time.Time) time.Duration {
 	if one.Limits.SessionTimeout == 0 {
 		return 0
 	}
-	return max(0, one.Limits.SessionTimeout-now.Sub(one.Began))
+	return max(0, one.Limits.SessionTimeout-now.Sub(one.Began).Truncate(time.Second))
 }
 
 // maxLink is the longest URL that a client's first request may have had, bytes.

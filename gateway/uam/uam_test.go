@@ -1,0 +1,290 @@
+package uam
+
+import (
+	"crypto/md5"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestSchemes logs in by each scheme, with and without a secret, and refuses it where it is off.
+func TestSchemes(t *testing.T) {
+	for _, secret := range []string{"", theSecret} {
+		for scheme, query := range map[Scheme]func(challenge string) string{
+			CHAP:  func(c string) string { return chap(goodUser, goodPassword, c, secret) },
+			PAP:   func(c string) string { return pap(goodUser, goodPassword, c, secret) },
+			Plain: func(string) string { return url.Values{"username": {goodUser}, "password": {goodPassword}}.Encode() },
+		} {
+			w := newWorld(t, Config{Secret: secret, Schemes: []Scheme{scheme}})
+			challenge := strings.Repeat("00", challengeBytes)
+			if scheme != Plain {
+				challenge = w.challenge(t, clientA)
+			}
+			q := w.sent(t, w.ask(t, clientA, "/logon?"+query(challenge)))
+			if q.Get("res") != "success" || q.Get("uid") != goodUser || q.Get("timeleft") != "3600" || !w.online(clientA) {
+				t.Errorf("%s with secret %q: %v", scheme, secret, q)
+			}
+			other := map[Scheme]Scheme{CHAP: PAP, PAP: CHAP, Plain: CHAP}[scheme]
+			w = newWorld(t, Config{Secret: secret, Schemes: []Scheme{other}})
+			q = w.sent(t, w.ask(t, clientA, "/logon?"+query(w.challenge(t, clientA))))
+			if q.Get("res") != "failed" || w.online(clientA) {
+				t.Errorf("%s is off, and leads to %v", scheme, q)
+			}
+		}
+	}
+}
+
+// TestMSCHAPv2 holds that the server gets the response as RFC 2548 has it: the peer's challenge is the server's.
+func TestMSCHAPv2(t *testing.T) {
+	w := newWorld(t, Config{Secret: theSecret})
+	key := shared(w.challenge(t, clientA), theSecret)
+	nt := strings.Repeat("ab", ntBytes)
+	w.ask(t, clientA, "/logon?username=anna&ntresponse="+nt)
+	if w.questions() != 1 {
+		t.Fatal("nobody was asked")
+	}
+	got := w.asked[0].CHAP
+	want := hex.EncodeToString(key) + strings.Repeat("00", 8) + nt + "00"
+	if got == nil || !got.Microsoft || string(got.Challenge) != string(key) || hex.EncodeToString(got.Response) != want {
+		t.Errorf("asked with %+v", got)
+	}
+}
+
+// TestChallengeServesOnce: not a second time, right or wrong, not for another client, and not for ever.
+func TestChallengeServesOnce(t *testing.T) {
+	w := newWorld(t, Config{Secret: theSecret})
+	login := "/logon?" + chap(goodUser, goodPassword, w.challenge(t, clientA), theSecret)
+
+	if q := w.sent(t, w.ask(t, clientB, login)); q.Get("res") != "failed" || w.questions() != 0 {
+		t.Errorf("without a challenge of its own a client gets %v, %d questions", q, w.questions())
+	}
+	w.challenge(t, clientB)
+	if q := w.sent(t, w.ask(t, clientB, login)); q.Get("res") != "failed" || w.online(clientB) {
+		t.Errorf("by another client's challenge a client gets %v", q)
+	}
+	if q := w.sent(t, w.ask(t, clientA, login)); q.Get("res") != "success" {
+		t.Fatalf("the first use gets %v", q)
+	}
+	w.sent(t, w.ask(t, clientA, "/logoff"))
+	if q := w.sent(t, w.ask(t, clientA, login)); q.Get("res") != "failed" || w.online(clientA) {
+		t.Errorf("the second use gets %v", q)
+	}
+
+	wrong := w.challenge(t, clientA)
+	w.ask(t, clientA, "/logon?"+chap(goodUser, "wrong", wrong, theSecret))
+	if q := w.sent(t, w.ask(t, clientA, "/logon?"+chap(goodUser, goodPassword, wrong, theSecret))); w.online(clientA) {
+		t.Errorf("a challenge that was answered wrongly gets %v", q)
+	}
+}
+
+// TestChallengeExpires: it is given out again while it is fresh, and can be answered for some time more.
+func TestChallengeExpires(t *testing.T) {
+	var c challenges
+	key, start := session.Key{Addr: clientA}, time.Now()
+	one := c.issue(key, "http://a/", start)
+	if again := c.issue(key, "", start.Add(freshFor-1)); again.Value != one.Value || again.link != "http://a/" {
+		t.Errorf("while it is fresh: %+v, then %+v", one, again)
+	}
+	if _, ok := c.take(key, start.Add(goodFor-1)); !ok {
+		t.Error("it is refused before its time")
+	}
+	if _, ok := c.take(key, start); ok {
+		t.Error("it is there although it was taken")
+	}
+	c.issue(key, "", start)
+	if _, ok := c.take(key, start.Add(goodFor)); ok {
+		t.Error("it is taken after its time")
+	}
+	one = c.issue(key, "http://a/", start)
+	if again := c.issue(key, "", start.Add(freshFor)); again.Value == one.Value || again.link != "http://a/" ||
+		again.SessionID == one.SessionID {
+		t.Errorf("once it is not fresh: %+v, then %+v", one, again)
+	}
+	for i := range 2 * maxChallenges {
+		c.issue(session.Key{MAC: [6]byte{1, byte(i >> 16), byte(i >> 8), byte(i)}}, "", start)
+	}
+	if len(c.byKey) != maxChallenges || c.oldest.Len() != maxChallenges {
+		t.Errorf("%d challenges are kept, in a list of %d", len(c.byKey), c.oldest.Len())
+	}
+}
+
+// TestForgedChecksum: what anybody changes in a redirect changes its checksum.
+func TestForgedChecksum(t *testing.T) {
+	w := newWorld(t, Config{Secret: theSecret})
+	s, _ := w.Get(clientA)
+	location, _ := w.Redirect(s, "http://site.example/a?b=c&md=0")
+	w.sent(t, w.ask(t, clientA, "/"))
+	made, sum, _ := strings.Cut(location, "&md=")
+	for i := range len(made) {
+		forged := []byte(made)
+		forged[i] ^= 1
+		if Checksum(string(forged), theSecret) == sum {
+			t.Fatalf("%q has the checksum of %q", forged, made)
+		}
+	}
+	if Checksum(made, "") == sum || Checksum(made, "other") == sum {
+		t.Error("the checksum does not need the secret")
+	}
+	if q, _ := url.ParseQuery(location); q.Get("userurl") != "http://site.example/a?b=c&md=0" {
+		t.Errorf("the link is %q", q.Get("userurl"))
+	}
+}
+
+// TestOverHTTP: passwords come over https only, unless the configuration says otherwise, and plain ones never.
+func TestOverHTTP(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		for _, scheme := range []Scheme{CHAP, Plain} {
+			w := newWorld(t, Config{Secret: theSecret, HTTP: allowed, Schemes: []Scheme{CHAP, Plain}})
+			query := chap(goodUser, goodPassword, w.challenge(t, clientA), theSecret)
+			if scheme == Plain {
+				query = url.Values{"username": {goodUser}, "password": {goodPassword}}.Encode()
+			}
+			q := w.sent(t, w.over(t, false, clientA, "/logon?"+query))
+			if want := allowed && scheme == CHAP; w.online(clientA) != want || want != (q.Get("res") == "success") {
+				t.Errorf("%s over HTTP, allowed %v: %v", scheme, allowed, q)
+			}
+		}
+	}
+}
+
+// TestWhereClientsAreSent: to the portal alone, whatever userurl says; a link that is no web page is not passed on.
+func TestWhereClientsAreSent(t *testing.T) {
+	for _, c := range [...]struct{ given, want string }{
+		{"http://site.example/a?b=1", "http://site.example/a?b=1"},
+		{"http%3A%2F%2Fsite.example%2Fa", "http://site.example/a"}, // encoded twice
+		{"javascript:alert(1)", ""}, {"//evil.example/", ""}, {"data:text/html,x", ""}, {"ftp://site.example/", ""},
+		{"http://u:p@site.example/", ""}, {"http://site.example/\r\nSet-Cookie: a=b", ""}, {"http:///a", ""},
+		{`http://site.example/"><script>`, ""}, {"http://site.example/" + strings.Repeat("a", maxLink), ""},
+	} {
+		w := newWorld(t, Config{Secret: theSecret})
+		for _, path := range []string{"/prelogin?", "/logoff?", "/status?", "/logon?username=x&response=00&", "/abort?"} {
+			q := w.sent(t, w.ask(t, clientA, path+"userurl="+url.QueryEscape(c.given)))
+			if path != "/abort?" && q.Get("userurl") != c.want {
+				t.Errorf("%s with %q: passed on as %q", path, c.given, q.Get("userurl"))
+			}
+		}
+	}
+}
+
+// TestGuessesAreSlowedDown, for all ways of the protocol together and for one client alone.
+func TestGuessesAreSlowedDown(t *testing.T) {
+	w := newWorld(t, Config{Secret: theSecret})
+	var q url.Values
+	for range 10 { // each failure doubles the wait, so that a slow machine is caught too
+		before := w.questions()
+		q = w.sent(t, w.ask(t, clientA, "/logon?"+chap(goodUser, "wrong", w.challenge(t, clientA), theSecret)))
+		if w.questions() == before {
+			break
+		}
+	}
+	if n := w.questions(); n < 3 || n > 9 || !strings.HasPrefix(q.Get("reply"), "Too many attempts") {
+		t.Errorf("after %d wrong passwords: %v", n, q)
+	}
+	if w.ask(t, clientB, "/logon?"+chap(goodUser, goodPassword, w.challenge(t, clientB), theSecret)); !w.online(clientB) {
+		t.Error("another client has to wait")
+	}
+}
+
+// TestNobodyCanDecide is told from a wrong password.
+func TestNobodyCanDecide(t *testing.T) {
+	w := newWorld(t, Config{Secret: theSecret})
+	w.down = errors.New("no RADIUS server answers")
+	out := w.ask(t, clientA, "/logon?"+chap(goodUser, goodPassword, w.challenge(t, clientA), theSecret))
+	if q := w.sent(t, out); q.Get("reason") != "other" || !strings.Contains(out.Body.String(), ">102<") {
+		t.Errorf("%v\n%s", q, out.Body)
+	}
+	w.down = nil
+	out = w.ask(t, clientA, "/logon?"+chap(goodUser, "wrong", w.challenge(t, clientA), theSecret))
+	q := w.sent(t, out)
+	if q.Get("reason") != "reject" || q.Get("reply") != "<b>no</b> --> such user" ||
+		!strings.Contains(out.Body.String(), ">100<") || strings.Count(out.Body.String(), "-->") != 1 {
+		t.Errorf("%v\n%s", q, out.Body)
+	}
+}
+
+// TestScripts: an answer is a script only where that is on, and calls a name and nothing else.
+func TestScripts(t *testing.T) {
+	w := newWorld(t, Config{Secret: theSecret})
+	if out := w.ask(t, clientA, "/json/status?callback=f"); out.Code != http.StatusForbidden {
+		t.Errorf("a script, although that is off: %d %s", out.Code, out.Body)
+	}
+	w = newWorld(t, Config{Secret: theSecret, Script: true})
+	for _, name := range []string{"f", "chilliJSON.reply", "$._a1"} {
+		out := w.ask(t, clientA, "/json/status?callback="+url.QueryEscape(name))
+		body, found := strings.CutPrefix(out.Body.String(), name+"(")
+		if body, found = strings.CutSuffix(body, ")"); !found || !json.Valid([]byte(body)) ||
+			out.Header().Get("Content-Type") != "text/javascript" || out.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d %s", name, out.Code, out.Body)
+		}
+	}
+	for _, name := range []string{"", "alert(1)//", "a b", "a..b", "1a", "a\nb", "a<b", "a[0]", "a;b", "é", ".a", "a.",
+		strings.Repeat("a", 100), "a.b.c.d.e.f.g"} {
+		if out := w.ask(t, clientA, "/json/status?callback="+url.QueryEscape(name)); out.Code != http.StatusBadRequest ||
+			strings.HasPrefix(out.Body.String(), name+"(") {
+			t.Errorf("%q: %d %s", name, out.Code, out.Body)
+		}
+	}
+	if out := w.ask(t, clientA, "/json/status"); strings.ContainsAny(out.Body.String(), "<>") ||
+		out.Header().Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("other pages can read it: %v", out.Header())
+	}
+}
+
+// TestUnknownClient: without a lease there is nothing to log in.
+func TestUnknownClient(t *testing.T) {
+	w := newWorld(t, Config{Secret: theSecret})
+	delete(w.clients, clientA)
+	for _, path := range []string{"/logon?username=a&response=00", "/json/status", "/logoff"} {
+		if out := w.ask(t, clientA, path); out.Code != http.StatusForbidden {
+			t.Errorf("%s: %d %s", path, out.Code, out.Body)
+		}
+	}
+	if out := w.ask(t, clientB, "/www/../../etc/passwd"); out.Code != http.StatusNotFound {
+		t.Errorf("another path: %d", out.Code)
+	}
+}
+
+// FuzzQueries holds, of every request: nobody is sent elsewhere than to the portal, nobody gets in without the password,
+// and answers are well formed.
+func FuzzQueries(f *testing.F) {
+	sum := md5.Sum(nil)
+	for _, s := range []string{"/prelogin", "/logon?username=anna&response=" + hex.EncodeToString(sum[:]),
+		"/logon?username=anna&password=00", "/login?username=%00&ntresponse=zz&lang=de", "/logoff?userurl=http://a/",
+		"/json/status?callback=a.b", "/json/logon?username=a&response=0&ident=999", "/abort", "/status?lang=x\"y",
+		"/json//logon", "/json/json/status", "/prelogin?userurl=%2568ttp://a"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, target string) {
+		w := newWorld(t, Config{Secret: theSecret, Script: true})
+		w.challenge(t, clientA)
+		out := w.ask(t, clientA, target)
+		if w.online(clientA) {
+			t.Fatal("in without the password")
+		}
+		switch out.Code {
+		case http.StatusFound:
+			w.sent(t, out)
+			if strings.ContainsAny(out.Header().Get("Location"), "\r\n\"<> ") {
+				t.Errorf("sent to %q", out.Header().Get("Location"))
+			}
+		case http.StatusOK:
+			body := out.Body.String()
+			if out.Header().Get("Content-Type") == "text/javascript" {
+				body = strings.TrimSuffix(body[strings.IndexByte(body, '(')+1:], ")")
+			}
+			if !json.Valid([]byte(body)) {
+				t.Errorf("no JSON: %s", body)
+			}
+		case http.StatusNotFound, http.StatusBadRequest:
+		default:
+			t.Errorf("%d: %s", out.Code, out.Body)
+		}
+	})
+}

@@ -216,7 +216,7 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 			ClickThrough: g.cfg.Auth.Has(config.MethodClickThrough),
 			Guest:        g.guestLogin(),
 		},
-		VoucherUsers: voucher.UserOf(""), Click: g.clickConfig(),
+		VoucherUsers: voucher.UserOf(""), Click: g.clickConfig(), WISPr: p.WISPr,
 	}
 	if g.providers != nil {
 		cfg.Providers = g.providers

@@ -196,6 +196,12 @@ func (k *checker) checkPortal() {
 	case p.TLSPort == p.Port:
 		k.report("portal.tls_port", "%d is portal.port too", p.TLSPort)
 	}
+	if p.WISPr && p.TLSCert == "" {
+		k.report("portal.wispr", "smart clients log in over https only: set portal.tls_cert")
+	}
+	if p.WISPr && !k.Auth.Has(MethodRADIUS) && !k.Auth.Has(MethodUsers) {
+		k.report("portal.wispr", `smart clients log in by name and password: add "radius" or "users" to auth.methods`)
+	}
 	k.checkPort("portal.port", p.Port)
 	if p.TLSCert != "" {
 		k.checkPort("portal.tls_port", p.TLSPort)

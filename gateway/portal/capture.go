@@ -78,6 +78,10 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 		p.toElsewhere(w, r, c, probe == nil && !isOwn)
 		return
 	}
+	if p.cfg.WISPr && page == "/login" {
+		p.redirectWISPr(w, c, url)
+		return
+	}
 	h["Location"] = []string{url}
 	w.WriteHeader(http.StatusFound)
 }

@@ -106,6 +106,8 @@ type Config struct {
 	// as typed, "" of none. Needed with Methods.Voucher.
 	VoucherUsers string
 	UserOfCode   func(typed string) string
+	// WISPr lets smart clients log in, by name and password; it needs TLS.
+	WISPr bool
 	// Elsewhere speaks with a portal elsewhere, to which clients are sent instead of the login page. It answers all
 	// requests for the portal but those of the API. Nil: there is none.
 	Elsewhere *uam.Server
@@ -240,6 +242,9 @@ func (c *Config) check(auth Authenticator) error {
 			bad("%s %q: give a complete http or https URL", name, link)
 		}
 	}
+	if c.WISPr && (c.TLS == (TLS{}) || !c.Methods.Login) {
+		bad("smart clients (WISPr) log in by name and password over https: configure both")
+	}
 	if len(c.Key) > 0 && len(c.Key) < minKeyBytes {
 		bad("key of %d bytes is guessable: give %d or more", len(c.Key), minKeyBytes)
 	}
@@ -333,6 +338,9 @@ func (p *Portal) routes() *http.ServeMux {
 	m.HandleFunc("POST /logout", p.postLogout)
 	m.HandleFunc("GET "+apiPath, p.getAPI)
 	m.HandleFunc("GET "+themePath, func(w http.ResponseWriter, r *http.Request) { p.pages.images.serve(w, r, p.notFound) })
+	if p.cfg.WISPr {
+		p.wisprRoutes(m)
+	}
 	m.HandleFunc("GET /", p.notFound)
 	return m
 }

@@ -34,7 +34,7 @@ var allowedImports = map[string][]string{
 
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
-	"cmd/gatewayd": {"gateway", "gateway/config", "gateway/control", "gateway/flowlog",
+	"cmd/gatewayd": {"gateway", "gateway/chilliconf", "gateway/config", "gateway/control", "gateway/flowlog",
 		"gateway/units", "gateway/users", "gateway/voucher", "gateway/voucher/sheet", "manual", "meant", "output", "quote",
 		"textfile"},
 
@@ -110,11 +110,12 @@ var allowedImports = map[string][]string{
 	// the page and API of those who look after the gateway
 	"gateway/admin": {"gateway/certificate", "gateway/control", "gateway/flowlog", "gateway/guesses", "gateway/session",
 		"gateway/statefile", "gateway/units", "gateway/users", "gateway/voucher"},
-	"gateway/pppoe":     {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
-	"gateway/radius":    {"gateway/budget", "gateway/session", "gateway/statefile"},
-	"gateway/session":   {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
-	"gateway/users":     {"gateway/config", "gateway/listfile", "gateway/session", "gateway/statefile", "textfile"},
-	"internal/oidctest": {"internal/netnstest"}, // an OpenID provider in tests
+	"gateway/pppoe":      {"gateway/budget", "gateway/datapath", "gateway/due", "ppp", "ppp/pppoe"},
+	"gateway/radius":     {"gateway/budget", "gateway/session", "gateway/statefile"},
+	"gateway/session":    {"gateway/datapath", "gateway/due", "gateway/statefile", "gateway/timeline"},
+	"gateway/users":      {"gateway/config", "gateway/listfile", "gateway/session", "gateway/statefile", "textfile"},
+	"internal/oidctest":  {"internal/netnstest"},              // an OpenID provider in tests
+	"gateway/chilliconf": {"gateway/config", "internal/near"}, // CoovaChilli's configuration
 	// files in which people write an entry a line
 	"gateway/listfile": {"gateway/ticker", "textfile"},
 	// devices that come in without a login

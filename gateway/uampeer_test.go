@@ -89,7 +89,8 @@ func TestHotspotLoginOfCoovaChilli(t *testing.T) {
 	if secret == "" {
 		return
 	}
-	d := servePeerGateway(t, secret, peerURL+"/cgi-bin/hotspotlogin.cgi", "secret = \""+peerSecret+"\"\nschemes = [\"chap\"]\n")
+	d := servePeerGateway(t, secret, peerURL+"/cgi-bin/hotspotlogin.cgi",
+		"secret = \""+peerSecret+"\"\nschemes = [\"chap\"]\n")
 	p := newVisitor(t, "hotspotlogin", 1280, 800)
 	// Windows that the pages open would come in front of them.
 	browsertest.Call(t, p.ctx, page.AddScriptToEvaluateOnNewDocument,

@@ -39,6 +39,7 @@ func addCompletions(root *cobra.Command, socket *string) {
 		"check-config": manual.Files("toml"), "templates": manual.Folders, "preview": manual.Folders,
 		"whois": none, "ident-token": none,
 		"voucher list": none, "voucher revoke": none, "voucher export": none, "voucher print": none,
+		"import-chilli": manual.Files("conf"),
 		"login": client(func(s control.Session) string {
 			return s.Addr.String() + "\t" + string(s.State) + " " + s.MAC
 		}, control.Filter{}),
@@ -50,6 +51,7 @@ func addCompletions(root *cobra.Command, socket *string) {
 		"user": none, "network": none, "mac": none, "at": none,
 		"voucher list state": voucherStates, "output": manual.Files("pdf"), "lang": sheetLanguages,
 		"url": none, "title": none, "listen": none,
+		"import-chilli output": manual.Folders, "wan": none,
 		"batch": none, "for": none, "until": none, "online": none, "data": none,
 		"note":    none,
 		"up-rate": none, "down-rate": none, "up-quota": none, "down-quota": none, "total-quota": none,

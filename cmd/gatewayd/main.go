@@ -135,7 +135,7 @@ func rootCommand() *cobra.Command {
 		deviceCommand(&socket), statusCommand(&socket), reloadCommand(&socket), voucherCommand(&socket), adminCommand(),
 		whoisCommand(),
 		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), previewCommand(),
-		identTokenCommand(),
+		importChilliCommand(), identTokenCommand(),
 		guardCommand(), detachCommand(), keepCommand(), versionCommand(),
 		manual.CompletionCommand(root.Name(), usage, stdout), manual.Command(manualBook, usage, stdout))
 	addCompletions(root, &socket)

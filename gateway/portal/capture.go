@@ -74,12 +74,7 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 		url = withLink(url, originalURL(host, r.URL.RequestURI()))
 	}
 	p.counters.redirects.Add(1)
-	if p.cfg.Elsewhere != nil && page == "/login" {
-		p.toElsewhere(w, r, c, probe == nil && !isOwn)
-		return
-	}
-	if p.cfg.WISPr && page == "/login" {
-		p.redirectWISPr(w, c, url)
+	if page == "/login" && p.redirectByPage(w, r, c, url, probe == nil && !isOwn) {
 		return
 	}
 	h["Location"] = []string{url}

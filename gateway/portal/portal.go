@@ -179,7 +179,7 @@ const (
 
 // New checks cfg and reads its files; it opens no socket. auth may be nil when Methods.Login is false.
 func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
-	if err := cfg.check(auth); err != nil {
+	if err := errors.Join(cfg.check(auth), cfg.checkWISPr()); err != nil {
 		return nil, fmt.Errorf("portal: %w", err)
 	}
 	cfg.setDefaults()
@@ -241,9 +241,6 @@ func (c *Config) check(auth Authenticator) error {
 		if _, ok := parseLink(link); link != "" && !ok {
 			bad("%s %q: give a complete http or https URL", name, link)
 		}
-	}
-	if c.WISPr && (c.TLS == (TLS{}) || !c.Methods.Login) {
-		bad("smart clients (WISPr) log in by name and password over https: configure both")
 	}
 	if len(c.Key) > 0 && len(c.Key) < minKeyBytes {
 		bad("key of %d bytes is guessable: give %d or more", len(c.Key), minKeyBytes)

@@ -23,6 +23,14 @@ const (
 	wisprAbort = wisprPath + "abort"
 )
 
+// checkWISPr refuses smart clients that could not log in.
+func (c *Config) checkWISPr() error {
+	if c.WISPr && (c.TLS == (TLS{}) || !c.Methods.Login) {
+		return errors.New("smart clients (WISPr) log in by name and password over https: configure both")
+	}
+	return nil
+}
+
 // wisprRoutes adds the handlers. A page of another site could send the requests too, by a browser, which says so.
 func (p *Portal) wisprRoutes(m *http.ServeMux) {
 	own := func(handle func(http.ResponseWriter, *http.Request, session.Session) wispr.Message) http.HandlerFunc {

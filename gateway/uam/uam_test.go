@@ -219,8 +219,9 @@ func TestScripts(t *testing.T) {
 	for _, name := range []string{"f", "chilliJSON.reply", "$._a1"} {
 		out := w.ask(t, clientA, "/json/status?callback="+url.QueryEscape(name))
 		body, found := strings.CutPrefix(out.Body.String(), name+"(")
+		h := out.Header()
 		if body, found = strings.CutSuffix(body, ")"); !found || !json.Valid([]byte(body)) ||
-			out.Header().Get("Content-Type") != "text/javascript" || out.Header().Get("X-Content-Type-Options") != "nosniff" {
+			h.Get("Content-Type") != "text/javascript" || h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %d %s", name, out.Code, out.Body)
 		}
 	}

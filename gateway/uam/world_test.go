@@ -1,5 +1,5 @@
-// Helpers of the tests of this package: a Server with a table of clients and an authenticator in memory, asked as net/http
-// asks it. The whole way, with a browser and RADIUS, is in package gateway.
+// Helpers of the tests of this package: a Server with a table of clients and an authenticator in memory, asked as
+// net/http asks it. The whole way, with a browser and RADIUS, is in package gateway.
 
 package uam
 
@@ -128,7 +128,7 @@ func (w *world) over(t testing.TB, secure bool, client netip.Addr, target string
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
-		t.Skip(err) // net/http refuses it
+		t.Skip("net/http refuses the request:", err)
 	}
 	r.URL = u
 	out := httptest.NewRecorder()

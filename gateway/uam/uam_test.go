@@ -252,8 +252,8 @@ func TestUnknownClient(t *testing.T) {
 	}
 }
 
-// FuzzQueries holds, of every request: nobody is sent elsewhere than to the portal, nobody gets in without the password,
-// and answers are well formed.
+// FuzzQueries holds, of every request: nobody is sent elsewhere than to the portal, nobody gets in without the
+// password, and answers are well formed.
 func FuzzQueries(f *testing.F) {
 	sum := md5.Sum(nil)
 	for _, s := range []string{"/prelogin", "/logon?username=anna&response=" + hex.EncodeToString(sum[:]),

@@ -93,9 +93,11 @@ func (s *Server) location(o outcome, ch challenge, needed bool) string {
 		p.addSeconds("sessiontimeout", o.client.Limits.SessionTimeout)
 	}
 	p.addSome("called", s.cfg.Called)
-	if online && (o.res == resSuccess || o.status) {
+	if o.res == resSuccess || o.status {
 		p.add("uid", o.client.User)
-		p.addSeconds("timeleft", timeLeft(o.client, now))
+		if online {
+			p.addSeconds("timeleft", timeLeft(o.client, now))
+		}
 	}
 	p.add("mac", macOf(key))
 	p.add("ip", hostOf(key.Addr))
@@ -104,7 +106,7 @@ func (s *Server) location(o outcome, ch challenge, needed bool) string {
 	p.addSome("lang", o.lang)
 	p.add("sessionid", cmp.Or(o.client.ID, ch.SessionID))
 	p.addSome("ssl", s.cfg.Secure)
-	p.addSome("userurl", cmp.Or(ch.link, s.challenges.link(key)))
+	p.add("userurl", cmp.Or(ch.link, s.challenges.link(key))) // also without a link, as CoovaChilli
 	return s.signed(s.portalURL(strings.TrimPrefix(p.text.String(), "&")))
 }
 

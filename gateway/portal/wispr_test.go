@@ -35,8 +35,8 @@ func readSmart(t *testing.T, page string) (a smartAnswer) {
 	return a
 }
 
-// TestSmartClient follows a smart client from its first request to its log-out, as WISPr 1.0 has it. Long: the steps of one run, each of
-// which needs the state that the one before left.
+// TestSmartClient follows a smart client from its first request to its log-out, as WISPr 1.0 has it. Long: the steps
+// of one run, each of which needs the state that the one before left.
 func TestSmartClient(t *testing.T) {
 	cfg, pool := writeCertificate(t, t.TempDir(), portalName, 1)
 	w := start(t, Config{Name: portalName, TLS: cfg, WISPr: true, Methods: Methods{Login: true}})

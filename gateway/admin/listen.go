@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,9 +49,18 @@ func listen(ctx context.Context, where string) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	before := unix.Umask(0o777 &^ socketMode)
-	defer unix.Umask(before)
-	return (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	// On Linux a socket's file gets the mode of its descriptor, less the umask: it is never open to others.
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), socketMode) }), err)
+	}}
+	l, err := config.Listen(ctx, "unix", path)
+	if err == nil {
+		if err = os.Chmod(path, socketMode); err != nil { // the umask may have removed bits
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	return l, err
 }
 
 // Run serves until ctx ends. Where it cannot listen it tries again: the gateway's clients do not wait for its admin

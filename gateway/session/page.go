@@ -29,12 +29,14 @@ const visitedAtOnce = 256
 
 // PageOf returns up to most clients that match, from a position on, as far as looks clients have been looked at; then
 // Next is where to go on, however few were found. It locks the table for visitedAtOnce clients at a time, copies only
-// those that match and reads only their counters. match must not call the table; nil: all match.
+// those that match and reads only their counters. match must not call the
+// table, and must not keep what it gets; nil: all match.
 func (t *Table) PageOf(from Position, most, looks int, match func(*Brief) bool) (p Page) {
 	if match == nil {
 		match = func(*Brief) bool { return true }
 	}
 	var ids, chosen []datapath.ID
+	var brief Brief // of one client after the other
 	for {
 		done := 0
 		chosen = chosen[:0]
@@ -42,8 +44,12 @@ func (t *Table) PageOf(from Position, most, looks int, match func(*Brief) bool) 
 		ids = t.order.from(ids[:0], from, visitedAtOnce)
 		for ; done < len(ids) && p.Visited < looks && len(p.Sessions)+len(chosen) < most; done++ {
 			p.Visited++
-			if c := t.clients[ids[done]]; c != nil && c.state != "" && match(briefOf(&c.entry)) {
-				chosen = append(chosen, ids[done])
+			if c := t.clients[ids[done]]; c != nil && c.state != "" {
+				brief = Brief{Key: c.key, FurtherAddrs: c.extraOrZero().furtherAddrs, State: c.state, User: c.user,
+					Hostname: c.hostname}
+				if match(&brief) {
+					chosen = append(chosen, ids[done])
+				}
 			}
 		}
 		t.mu.Unlock()
@@ -61,9 +67,4 @@ func (t *Table) PageOf(from Position, most, looks int, match func(*Brief) bool) 
 		}
 		from = ids[len(ids)-1] + 1
 	}
-}
-
-func briefOf(e *entry) *Brief {
-	return &Brief{Key: e.key, FurtherAddrs: e.extraOrZero().furtherAddrs, State: e.state, User: e.user,
-		Hostname: e.hostname}
 }

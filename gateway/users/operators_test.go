@@ -68,7 +68,7 @@ func TestOperatorsFile(t *testing.T) {
 func TestOperatorMistakes(t *testing.T) {
 	for line, want := range map[string]string{
 		"ann:" + someHash: "must be name:hash:role", ":proxy:admin": "the name must be", "ann:proxy:root": `not "root"`,
-		"ann:proxy:admin,whois": "the role must be", "ann:tulip:admin": "argon2id", "ann:$sha256$abc:admin": "gatewayd admin token",
+		"ann:proxy:admin,whois": "the role must be", "ann:tulip:admin": "argon2id", "ann:$sha256$abc:admin": "admin token",
 		"a\tb:proxy:admin": "the name must be"} {
 		if _, _, err := parseOperator(line); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "tulip") {

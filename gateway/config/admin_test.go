@@ -7,15 +7,16 @@ import (
 
 // TestAdminMistakes: passwords never cross a network in plain text, and keys without effect are named.
 func TestAdminMistakes(t *testing.T) {
+	const home, accounts = "listen = \"127.0.0.1:8444\"\n", "accounts = \"a\"\n"
 	for text, want := range map[string]string{
-		"listen = \"192.0.2.1:8444\"\naccounts = \"a\"":                                    "admin.tls_cert: missing: without it passwords",
-		"listen = \"0.0.0.0:8444\"\naccounts = \"a\"":                                      "would be open to clients",
-		"listen = \"127.0.0.1:8444\"":                                                      "admin.accounts: missing",
-		"accounts = \"a\"":                                                                 "has no effect: there is no admin.listen",
-		"listen = \"127.0.0.1:8444\"\naccounts = \"a\"\nuser_header = \"X-User\"":          "admin.trusted_proxies: missing",
-		"listen = \"unix:/run/a\"\naccounts = \"a\"\ntls_cert = \"c\"\ntls_key = \"k\"":    "has no effect: a Unix socket",
-		"listen = \"127.0.0.1:8444\"\naccounts = \"a\"\nidle_timeout = \"13h\"":            "longer than admin.session_timeout",
-		"listen = \"127.0.0.1:8444\"\naccounts = \"a\"\ntrusted_proxies = [\"0.0.0.0/0\"]": "admin.trusted_proxies",
+		"listen = \"192.0.2.1:8444\"\n" + accounts: "admin.tls_cert: missing: without it passwords",
+		"listen = \"0.0.0.0:8444\"\n" + accounts:   "would be open to clients",
+		home:                                       "admin.accounts: missing",
+		accounts:                                   "has no effect: there is no admin.listen",
+		home + accounts + "user_header = \"X-User\"":                             "admin.trusted_proxies: missing",
+		home + accounts + "idle_timeout = \"13h\"":                               "longer than admin.session_timeout",
+		home + accounts + "trusted_proxies = [\"0.0.0.0/0\"]":                    "admin.trusted_proxies",
+		accounts + "listen = \"unix:/run/a\"\ntls_cert = \"c\"\ntls_key = \"k\"": "has no effect: a Unix socket",
 	} {
 		_, err := Parse("f", []byte(Example+text))
 		if err == nil || !strings.Contains(err.Error(), want) {

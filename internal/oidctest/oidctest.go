@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -61,8 +60,7 @@ func (p *Provider) Stop() { p.stop() }
 // when Start returns.
 func Start(t testing.TB, c Config, by ...string) *Provider {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	folder := filepath.Join(filepath.Dir(here), "testdata", "provider")
+	folder := filepath.Join(root(t), "internal", "oidctest", "testdata", "provider")
 	if _, err := os.Stat(filepath.Join(folder, "node_modules", "oidc-provider")); err != nil {
 		t.Fatal("oidc-provider is not installed: run .ci/deps")
 	}
@@ -99,6 +97,21 @@ func Start(t testing.TB, c Config, by ...string) *Provider {
 		t.Fatalf("the provider says %q, %v", line, err)
 	}
 	return p
+}
+
+// root is the repository's folder, seen from a test's: its go.mod is there. What the compiler knows of it is missing
+// from programs that were built with -trimpath.
+func root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	netnstest.Must(t, err)
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	t.Fatal("no go.mod above the test's folder")
+	return ""
 }
 
 // Certificate makes a certificate for a name or an address, signed by itself, in files of a folder.

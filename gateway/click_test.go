@@ -51,14 +51,20 @@ rooms = "rooms"
 // sendGuest sends the form of a click with a room and a last name, and returns the answer's code and page.
 func sendGuest(t *testing.T, room, lastName string) (code, page string) {
 	t.Helper()
-	page = sh(t, curl+`http://10.1.0.1:8080/login`)
+	return sendGuestBy(t, curl, home, room, lastName)
+}
+
+// sendGuestBy is sendGuest by a command that begins so, at a portal.
+func sendGuestBy(t *testing.T, curl, portal, room, lastName string) (code, page string) {
+	t.Helper()
+	page = sh(t, curl+portal+`/login`)
 	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
 	accept := regexp.MustCompile(`name="accept" value="([^"]+)"`).FindStringSubmatch(page)
 	if token == nil || accept == nil {
 		t.Fatalf("no form on the login page:\n%s", page)
 	}
 	answer := sh(t, curl+`-w '\n%{http_code}' -d token=`+token[1]+` -d method=click -d accept=`+accept[1]+` -d remember=1`+
-		` -d room=`+room+` -d last_name=`+url.QueryEscape(lastName)+` -d email=ada@example.org http://10.1.0.1:8080/login`)
+		` -d room=`+room+` -d last_name=`+url.QueryEscape(lastName)+` -d email=ada@example.org `+portal+`/login`)
 	i := strings.LastIndexByte(strings.TrimSpace(answer), '\n')
 	return strings.TrimSpace(answer)[i+1:], answer
 }

@@ -69,11 +69,19 @@ func injected(namespace, link string, frames [][]byte) error {
 // addIntruder plugs another client into network's hub, in the namespace "intruder".
 func addIntruder(t *testing.T) net.HardwareAddr {
 	t.Helper()
-	sh(t, `ip netns add intruder; ip link add i0 netns intruder address 02:00:00:00:00:66 type veth peer name i1 netns hub
-ip -n intruder link set i0 up; ip netns exec hub sh -ec '`+netnstest.Hub+`plug i1'; ip netns exec intruder sh -ec '`+
-		netnstest.Up+`up i0' `)
-	t.Cleanup(func() { sh(t, "ip netns del intruder") })
-	return net.HardwareAddr{2, 0, 0, 0, 0, 0x66}
+	own := net.HardwareAddr{2, 0, 0, 0, 0, 0x66}
+	addClient(t, "intruder", "i", own)
+	return own
+}
+
+// addClient plugs another client into network's hub, in a namespace of its own. Its link is letter and 0.
+func addClient(t *testing.T, namespace, letter string, mac net.HardwareAddr) {
+	t.Helper()
+	sh(t, fmt.Sprintf(`ip netns add %[1]s
+ip link add %[2]s0 netns %[1]s address %[3]s type veth peer name %[2]s1 netns hub
+ip -n %[1]s link set %[2]s0 up; ip netns exec hub sh -ec '`+netnstest.Hub+`plug %[2]s1'; ip netns exec %[1]s sh -ec '`+
+		netnstest.Up+`up %[2]s0' `, namespace, letter, mac))
+	t.Cleanup(func() { sh(t, "ip netns del "+namespace) })
 }
 
 // dhcpFrame is a message to the gateway in a frame with any sender.

@@ -28,35 +28,43 @@ const (
 	providerAddr = "198.51.100.9"
 	besideAddr   = "198.51.100.10" // also in the server's namespace, and served by the same programs
 	portalName   = "portal.example"
+	// providerSecret is what the provider and the gateway share.
+	providerSecret = "an obviously fake secret"
 )
 
-// startCampus starts a provider, and a DNS that knows it. The gateway's own resolver is that DNS.
+// startCampus starts the provider of a campus.
 func startCampus(t *testing.T) *oidctest.Provider {
+	t.Helper()
+	return startProvider(t, oidctest.Config{Host: providerName, Accounts: map[string]map[string]any{
+		"alice": {"email": "alice@example.org", "email_verified": true},
+		"bob":   {"email": "bob@elsewhere.example", "email_verified": true}},
+		Clients: []oidctest.Client{{ID: "gw", Secret: providerSecret,
+			RedirectURIs: []string{"https://" + portalName + ":8443/oidc/campus/callback"}}}})
+}
+
+// startProvider starts a provider, and a DNS that knows it. The gateway's own resolver is that DNS.
+func startProvider(t *testing.T, c oidctest.Config) *oidctest.Provider {
 	t.Helper()
 	sh(t, "ip -n server addr add "+providerAddr+"/32 dev lo; ip -n server addr add "+besideAddr+"/32 dev lo; "+
 		"ip route add 198.51.100.0/24 via "+outside)
 	spawn(t, "server", "env", internetEnv+"=1", os.Args[0])
 	spawn(t, "server", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--no-resolv",
 		"--no-hosts", "--bind-interfaces", "--listen-address="+outside, "--address=/#/"+outside,
-		"--address=/"+providerName+"/"+providerAddr)
+		"--address=/"+c.Host+"/"+providerAddr)
 	eventually(t, "DNS and web", func() bool {
 		out, err := try(`ip netns exec server ss -Hltun`)
 		return err == nil && strings.Contains(out, outside+":53") && strings.Contains(out, "*:80")
 	})
 	resolveAt(t, outside)
-	return oidctest.Start(t, oidctest.Config{Host: providerName, Listen: netip.IPv4Unspecified(), Port: 443,
-		Conform: true, Accounts: map[string]map[string]any{
-			"alice": {"email": "alice@example.org", "email_verified": true},
-			"bob":   {"email": "bob@elsewhere.example", "email_verified": true}},
-		Clients: []oidctest.Client{{ID: "gw", Secret: "an obviously fake secret",
-			RedirectURIs: []string{"https://" + portalName + ":8443/oidc/campus/callback"}}}}, "ip", "netns", "exec", "server")
+	c.Listen, c.Port, c.Conform = netip.IPv4Unspecified(), 443, true
+	return oidctest.Start(t, c, "ip", "netns", "exec", "server")
 }
 
 // campus is the configuration of a gateway with that provider.
 func campus(t *testing.T, dir string, p *oidctest.Provider) *config.Config {
 	t.Helper()
 	cert, key := oidctest.Certificate(t, dir, portalName)
-	must(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("an obviously fake secret\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "secret"), []byte(providerSecret+"\n"), 0o600))
 	must(t, os.Chmod(dir, 0o700))
 	path := filepath.Join(dir, "gatewayd.toml")
 	must(t, os.WriteFile(path, fmt.Appendf(nil, `
@@ -91,20 +99,20 @@ pin_dir = "/sys/fs/bpf/test"
 	return cfg
 }
 
-// newGuest starts Chromium in the client's namespace, whose resolver is the gateway. It trusts every certificate.
-func newGuest(t *testing.T) *person {
+// newGuest starts Chromium in a namespace, whose resolver is the gateway. It trusts every certificate.
+func newGuest(t *testing.T, namespace, name string) *person {
 	t.Helper()
 	dir := t.TempDir()
 	inside, conf := filepath.Join(dir, "chromium-inside"), filepath.Join(dir, "resolv.conf")
 	must(t, os.WriteFile(conf, []byte("nameserver 10.1.0.1\n"), 0o644))
 	// ip netns exec gives the program a mount namespace of its own
-	must(t, os.WriteFile(inside, []byte("#!/bin/sh\nexec ip netns exec client sh -ec 'mount --bind "+conf+
+	must(t, os.WriteFile(inside, []byte("#!/bin/sh\nexec ip netns exec "+namespace+" sh -ec 'mount --bind "+conf+
 		" /etc/resolv.conf; exec "+browsertest.Program(t)+" \"$@\"' sh \"$@\"\n"), 0o755))
 	within, late := context.WithTimeout(t.Context(), 2*time.Minute) // only so that a failure does not hang
 	t.Cleanup(late)
 	ctx := browsertest.Start(t, within, inside, chromedp.Flag("ignore-certificate-errors", true))
 	browsertest.Size(t, ctx, 390, 844)
-	return &person{ctx: ctx, name: "guest"}
+	return &person{ctx: ctx, name: name}
 }
 
 // arrives waits until the browser has loaded a page whose address begins so.
@@ -115,6 +123,14 @@ func (p *person) arrives(t *testing.T, prefix string) {
 		return err == nil && strings.HasPrefix(at, "complete "+prefix)
 	})
 	browsertest.Drawn(t, p.ctx)
+}
+
+// logInAt logs in at the provider's pages and consents.
+func (p *person) logInAt(t *testing.T, provider *oidctest.Provider, who string) {
+	t.Helper()
+	p.navigate(t, chromedp.SendKeys(`input[name="login"]`, who), chromedp.SendKeys(`input[name="password"]`, "any\r"))
+	p.arrives(t, provider.Issuer+"/interaction/")
+	p.navigate(t, chromedp.Click(`button[type="submit"]`))
 }
 
 // reaches reports whether the client's machine reaches the https of an address.
@@ -133,7 +149,7 @@ func TestProviderLogin(t *testing.T) {
 	t.Cleanup(func() { must(t, Detach(cfg, false)) }) // once it has ended
 	d := serveLogging(t, cfg, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	lease(t)
-	guest := newGuest(t)
+	guest := newGuest(t, "client", "guest")
 	closed := func(when string) {
 		t.Helper()
 		for _, addr := range []string{providerAddr, besideAddr} {
@@ -159,9 +175,7 @@ func TestProviderLogin(t *testing.T) {
 		if reaches(besideAddr) == nil {
 			t.Error("the client reaches the provider's neighbour")
 		}
-		guest.navigate(t, chromedp.SendKeys(`input[name="login"]`, who), chromedp.SendKeys(`input[name="password"]`, "any\r"))
-		guest.arrives(t, p.Issuer+"/interaction/")
-		guest.navigate(t, chromedp.Click(`button[type="submit"]`)) // consents
+		guest.logInAt(t, p, who)
 		if who == "bob" {
 			guest.arrives(t, "https://"+portalName+":8443/oidc/campus/callback")
 			guest.expectPage(t, "refused", "cannot be used in this network")

@@ -18,6 +18,7 @@ const (
 	manual    = "../../docs/gateway.md"
 	nat       = "../../docs/nat.md"
 	networks  = "../../docs/networks.md"
+	hotel     = "../../docs/hotel.md"
 	dataPaths = "../../docs/data-paths.md"
 )
 
@@ -105,7 +106,7 @@ func TestExampleShowsDefaults(t *testing.T) {
 // TestManualBlocksLoad loads the manual's configurations.
 func TestManualBlocksLoad(t *testing.T) {
 	var blocks []string
-	for _, page := range []string{manual, nat, networks} {
+	for _, page := range []string{manual, nat, networks, hotel} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

@@ -45,7 +45,8 @@ func previewCommand() *cobra.Command {
 			return servePreview(cmd.Context(), addr, gateway.PreviewPages(file, folder))
 		},
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration whose title, terms and folder of pages are shown")
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration whose title, terms, folder of pages\n"+
+		"and ways to log in are shown; without it all ways are")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8088", "address and port to serve at; one of a network\n"+
 		"lets a phone see the pages, and everybody else there")
 	return cmd

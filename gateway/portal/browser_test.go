@@ -159,7 +159,8 @@ func (b *browser) checkPage(t *testing.T, name string) {
 	b.setView(t, views[0])
 }
 
-// photograph takes a picture of the page where -shots says.
+// photograph takes a picture of the page where -shots says. Chromium draws a page from right to left too far right in
+// pictures beyond the window, on wide screens: not so in its window.
 func (b *browser) photograph(t *testing.T, name string) {
 	t.Helper()
 	if *shots == "" {

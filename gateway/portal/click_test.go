@@ -177,13 +177,13 @@ func TestToday(t *testing.T) {
 	today.Store(&left)
 	cfg.Click.Today = func(key session.Key, room string) (Today, error) { return *today.Load(), nil }
 	w := start(t, cfg)
-	if page := request(t, clientA, base+"/login", nil); strings.Contains(page.main(), english.LeftToday) {
+	if page := request(t, clientA, base+"/login", nil); strings.Contains(page.main(), english.TimeToday) {
 		t.Errorf("a new device is told what is left:\n%s", page.main())
 	}
 	used := left
 	used.Used = true
 	today.Store(&used)
-	for _, want := range []string{english.LeftToday, "1 h 20 min", "300.0 MB", english.Again, "04:00"} {
+	for _, want := range []string{english.TimeToday, english.DataToday, "1 h 20 min", "300.0 MB", english.Again, "04:00"} {
 		if page := request(t, clientA, base+"/login", nil); !strings.Contains(page.main(), want) {
 			t.Errorf("no %q on the login page:\n%s", want, page.main())
 		}

@@ -131,7 +131,7 @@ func (p *Portal) logInBy(w http.ResponseWriter, r *http.Request, page *Page, for
 	case method == methodClick && p.cfg.Methods.ClickThrough:
 		p.logInByClick(w, r, page, form, s, try)
 		return
-	case method == methodProvider && p.cfg.Providers != nil:
+	case (method == methodProvider || method == "" && form.Get("provider") != "") && p.cfg.Providers != nil:
 		p.toProvider(w, r, page, form, s.Key)
 		return
 	case method == methodVoucher && p.cfg.Methods.Voucher:

@@ -55,7 +55,8 @@ type Page struct {
 	Code      string      // `login.html`: the code as typed before
 	WrongCode bool        // `login.html`: the code was wrong
 	Script    template.JS // `login.html`: puts the code of a QR code into the field `id="code"`; may be left out
-	// `login.html`: OpenID providers; the form posts `method=oidc` and a button `provider` with `.Name` to `/login`
+	// `login.html`: OpenID providers; a form posts a button `provider` with `.Name` to `/login`: one of its own, which
+	// also posts `method=oidc`, or that with name and password
 	Providers    []ProviderButton
 	ClickThrough bool // `login.html`: there is one by a click; the form posts `method=click` to `/login`
 	// `login.html`: what the form of the click asks. Each is sent as its `.Name`, and shown with `.Label`, `.Value` as

@@ -13,26 +13,56 @@ import (
 	"strings"
 )
 
-// Preview serves every page in every state and language, and a page that lists them. load is called at each request,
-// and returns what is previewed: of the Config Title, Terms and Templates count. What is wrong in the folder is shown
-// in place of the page.
-func Preview(load func() (Config, error)) http.Handler {
+// Previewed is what a preview shows.
+type Previewed struct {
+	// Config is the portal's: its Title, Terms and Templates count, and how clients log in (Methods, Click, Providers and
+	// RememberDays). Without Methods and Providers every way is shown, as examples.
+	Config Config
+	// Network is the network whose portal it is; Networks are those to choose from: none if there is one alone.
+	Network  string
+	Networks []string
+}
+
+// Preview serves every page in every state and language, and a page that lists them. load is called at each request
+// with the name of the network that the person has chosen, which is empty before, and of one that may be gone. What is
+// wrong in the folder is shown in place of the page.
+func Preview(load func(network string) (Previewed, error)) http.Handler {
 	return preview{load}
 }
 
-type preview struct{ load func() (Config, error) }
+type preview struct {
+	load func(network string) (Previewed, error)
+}
+
+// networkKey is the key of the query by which a network is chosen in the list, and the cookie that keeps the choice.
+const networkKey = "network"
+
+// chosenNetwork returns the network that the person has chosen, and keeps it; "": none.
+func chosenNetwork(w http.ResponseWriter, r *http.Request) string {
+	if name := r.URL.Query().Get(networkKey); name != "" {
+		http.SetCookie(w, &http.Cookie{Name: networkKey, Value: name, Path: "/", HttpOnly: true,
+			SameSite: http.SameSiteStrictMode})
+		return name
+	}
+	if c, err := r.Cookie(networkKey); err == nil {
+		return c.Value
+	}
+	return ""
+}
 
 // Paths of a preview: of the pages' states, and of the list.
 const statePath, listPath = "/page/", "/"
 
 func (v preview) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	cfg, err := v.load()
+	shown, err := v.load(chosenNetwork(w, r))
 	if err != nil {
 		showMistake(w, err)
 		return
 	}
+	cfg := shown.Config
 	p := &Portal{cfg: cfg, log: slog.Default(), terms: paragraphs(cfg.Terms)}
+	p.termsVersion = versionOf(p.terms)
 	p.cfg.Title = cmp.Or(cfg.Title, defaultTitle)
 	if p.pages, err = readPages(cfg.Templates); err != nil {
 		showMistake(w, err)
@@ -45,11 +75,11 @@ func (v preview) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	const header = "Content-Security-Policy"
 	w.Header().Set(header, strings.Replace(w.Header().Get(header), "frame-ancestors 'none'", "frame-ancestors 'self'", 1))
 	w.Header().Set("X-Frame-Options", "SAMEORIGIN")
-	v.route(w, r, p)
+	shown.route(w, r, p)
 }
 
 // route answers a request for the pages of p. Forms lead to the page that follows.
-func (v preview) route(w http.ResponseWriter, r *http.Request, p *Portal) {
+func (v Previewed) route(w http.ResponseWriter, r *http.Request, p *Portal) {
 	follow := map[string]string{"POST /login": "status", "POST /logout": "logged-out", "GET /login": "login",
 		"GET /status": "status", "GET /logout": "logout"}
 	switch path := r.URL.Path; {
@@ -64,6 +94,7 @@ func (v preview) route(w http.ResponseWriter, r *http.Request, p *Portal) {
 			if path != statePath+s.name {
 				continue
 			}
+			// A state that the portal does not have is shown as an example: forms and bookmarks lead to it.
 			var b strings.Builder
 			page := p.statePage(s, r)
 			if err := p.pages.templates[s.page].Execute(&b, page); err != nil {
@@ -78,12 +109,14 @@ func (v preview) route(w http.ResponseWriter, r *http.Request, p *Portal) {
 }
 
 // list sends the page that lists the states in one language, each in a frame of a phone's size.
-func (v preview) list(w http.ResponseWriter, r *http.Request, p *Portal) {
+func (v Previewed) list(w http.ResponseWriter, r *http.Request, p *Portal) {
 	t := p.textsOf(r)
 	dark := r.URL.Query().Get("scheme") == "dark"
 	var names []string
 	for _, s := range states {
-		names = append(names, s.name)
+		if p.hasState(s, r) {
+			names = append(names, s.name)
+		}
 	}
 	w.Header().Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'unsafe-inline'; frame-src 'self'; base-uri 'none'; frame-ancestors 'none'")
@@ -91,7 +124,8 @@ func (v preview) list(w http.ResponseWriter, r *http.Request, p *Portal) {
 	scheme := map[bool]string{false: "light", true: "dark"}
 	previewPages.ExecuteTemplate(w, "list.html", map[string]any{"Title": p.cfg.Title, "T": t,
 		"Languages": p.pages.languages.menu(t, ""),
-		"States":    names, "Folder": p.cfg.Templates, "Scheme": scheme[dark], "Other": scheme[!dark]})
+		"Network":   v.Network, "Networks": v.Networks,
+		"States": names, "Folder": p.cfg.Templates, "Scheme": scheme[dark], "Other": scheme[!dark]})
 }
 
 // templatePlace finds the file and the line in an error of a template.

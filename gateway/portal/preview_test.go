@@ -6,6 +6,7 @@ import (
 	"html"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -22,8 +23,8 @@ import (
 // previewOf serves a preview of the pages in a folder.
 func previewOf(t testing.TB, folder string) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(Preview(func() (Config, error) {
-		return Config{Templates: folder, Title: "Café Milano"}, nil
+	s := httptest.NewServer(Preview(func(string) (Previewed, error) {
+		return Previewed{Config: Config{Templates: folder, Title: "Café Milano"}}, nil
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -43,7 +44,13 @@ func builtInPortal(t testing.TB) *Portal {
 // get returns the body of a page.
 func get(t testing.TB, url string) (status int, body string) {
 	t.Helper()
-	r, err := http.Get(url)
+	return getBy(t, http.DefaultClient, url)
+}
+
+// getBy returns the body of a page for a client, which may keep cookies.
+func getBy(t testing.TB, client *http.Client, url string) (status int, body string) {
+	t.Helper()
+	r, err := client.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,23 +166,31 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// misfits lists what does not fit a phone: what is wider than the window, and targets smaller than a finger (WCAG 2.2,
-// 1.4.10 and 2.5.5).
+// misfits lists what does not fit a phone: what is wider than the window or not in its middle, and targets smaller than
+// a finger (WCAG 2.2, 1.4.10 and 2.5.5).
 const misfits = `(() => {
 	const root = document.documentElement, all = [];
+	const { left, right } = document.querySelector("main").getBoundingClientRect();
+	if (Math.abs(left - (root.clientWidth - right)) > 1) all.push("left and right of the page are " + left + " and " +
+		(root.clientWidth - right) + " px");
 	if (root.scrollWidth > innerWidth) all.push("the page is " + root.scrollWidth + " px wide in " + innerWidth);
-	for (const e of document.querySelectorAll("button, input:not([type=hidden]), a.button, summary, .languages a")) {
+	const targets = "button, input:not([type=hidden]), a.button, summary, nav a, .languages a";
+	for (const e of document.querySelectorAll(targets)) {
 		const box = (e.type === "checkbox" ? e.closest("label") : e).getBoundingClientRect();
 		if (box.width && (box.height < 44 || box.width < 44)) all.push(box.width + "x" + box.height + " " + e.outerHTML);
 	}
 	return all;
 })()`
 
-// TestPagesAreAccessible: axe-core finds nothing, and everything fits, in each state in three languages and on the main
-// pages in all, in both colour schemes, on a phone and a desktop. With -shots it takes pictures.
+// TestPagesAreAccessible: axe-core finds nothing, and everything fits, in each state in three languages, on the main
+// pages in all, and in the list of them, in both colour schemes, on a phone and a desktop. With -shots it takes
+// pictures.
 func TestPagesAreAccessible(t *testing.T) {
 	s := previewOf(t, "")
 	b := &browser{ctx: browsertest.Start(t, t.Context(), browsertest.Program(t))}
+	b.setView(t, views[2])
+	b.load(t, chromedp.Navigate(s.URL+"/"))
+	b.checkViews(t, "list")
 	for _, lang := range builtInTags {
 		for _, state := range states {
 			if !slices.Contains([]string{"en", "de", "ar"}, lang) && state.name != "login-all" && state.name != "status" {
@@ -193,6 +208,22 @@ func TestPagesAreAccessible(t *testing.T) {
 // scheme too, and sizes everywhere, with the menu of languages open and with text of twice the size.
 func (b *browser) checkAccessible(t *testing.T, name string) {
 	t.Helper()
+	b.checkViews(t, name)
+	b.setView(t, views[2])
+	for what, change := range map[string]string{
+		"menu":       `document.querySelector("details").open = true`,
+		"large text": `document.querySelector("details").open = false; document.documentElement.style.fontSize = "200%"`,
+	} {
+		eval[bool](t, b, change+"; true")
+		for _, text := range eval[[]string](t, b, misfits) {
+			t.Errorf("%s, %s: %s", name, what, text)
+		}
+	}
+}
+
+// checkViews checks the page in all views as it is.
+func (b *browser) checkViews(t *testing.T, name string) {
+	t.Helper()
 	browsertest.LoadAxe(t, b.ctx)
 	for _, v := range views[1:4] {
 		b.setView(t, v)
@@ -208,14 +239,62 @@ func (b *browser) checkAccessible(t *testing.T, name string) {
 		}
 		b.photograph(t, name+"-"+v.name)
 	}
-	b.setView(t, views[2])
-	for what, change := range map[string]string{
-		"menu":       `document.querySelector("details").open = true`,
-		"large text": `document.querySelector("details").open = false; document.documentElement.style.fontSize = "200%"`,
+}
+
+// TestPreviewOfPortal: where the ways to log in are known, their states alone are listed, and each login page has them
+// all. The choice of a network is kept. Long: what three pages have.
+func TestPreviewOfPortal(t *testing.T) {
+	portals := map[string]Config{
+		"guests": {Methods: Methods{Voucher: true}, RememberDays: 7},
+		"hotel": {Methods: Methods{Login: true, ClickThrough: true}, Terms: "Be kind.",
+			Click: Click{Box: true, Ask: []Ask{{FieldRoom, true}}}},
+	}
+	s := httptest.NewServer(Preview(func(network string) (Previewed, error) {
+		if _, ok := portals[network]; !ok {
+			network = "guests"
+		}
+		return Previewed{portals[network], network, []string{"guests", "hotel"}}, nil
+	}))
+	defer s.Close()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Jar: jar}
+	for _, step := range []struct {
+		list, state                        string
+		listed, missing, onLogin, offLogin []string
+	}{
+		{"/", "wait", []string{"login", "wrong-code", "time-up", "status-other-browser-code", ">hotel</a>"},
+			[]string{"login-voucher", "login-all", "wrong-password", "used-today", "status-room", "to-provider"},
+			[]string{`name="code"`, english.Wait.For(12)}, []string{`name="password"`, english.Terms}},
+		{"/?network=hotel", "check-fields", []string{"login", "no-name", "wrong-room", `aria-current="true">hotel</a>`},
+			[]string{"login-click", "wrong-code", "status-today"},
+			[]string{`name="password"`, "Be kind.", `name="room"`, `aria-invalid="true"`, english.CheckFields},
+			[]string{`name="code"`, `name="email"`, `name="remember"`}},
+		{"/?network=gone", "login", []string{"wrong-code"}, nil, []string{`name="code"`}, []string{`name="password"`}},
 	} {
-		eval[bool](t, b, change+"; true")
-		for _, text := range eval[[]string](t, b, misfits) {
-			t.Errorf("%s, %s: %s", name, what, text)
+		_, list := getBy(t, client, s.URL+step.list)
+		_, login := getBy(t, client, s.URL+statePath+step.state+"?lang=en")
+		for _, name := range step.listed {
+			if !strings.Contains(list, name) && !strings.Contains(list, `src="/page/`+name+`?`) {
+				t.Errorf("%s does not list %s", step.list, name)
+			}
+		}
+		for _, name := range step.missing {
+			if strings.Contains(list, `src="/page/`+name+`?`) {
+				t.Errorf("%s lists %s", step.list, name)
+			}
+		}
+		for _, want := range step.onLogin {
+			if !strings.Contains(login, want) {
+				t.Errorf("%s: %s lacks %s:\n%s", step.list, step.state, want, login)
+			}
+		}
+		for _, other := range step.offLogin {
+			if strings.Contains(login, other) {
+				t.Errorf("%s: %s has %s:\n%s", step.list, step.state, other, login)
+			}
 		}
 	}
 }

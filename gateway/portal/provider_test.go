@@ -107,13 +107,19 @@ func (s *scene) post(t *testing.T, phone *http.Client, form url.Values) reply {
 // press presses the provider's button.
 func (s *scene) press(t *testing.T, phone *http.Client) reply {
 	t.Helper()
+	return s.pressIn(t, phone, url.Values{"method": {"oidc"}})
+}
+
+// pressIn presses it in a form with other fields.
+func (s *scene) pressIn(t *testing.T, phone *http.Client, form url.Values) reply {
+	t.Helper()
 	page := s.get(t, phone, secure+"/login?url=http%3A%2F%2Fsome.site%2F")
 	m := tokenPattern.FindStringSubmatch(page.body)
 	if m == nil {
 		t.Fatalf("no form: %s", page.body)
 	}
-	return s.post(t, phone, url.Values{"token": {m[1]}, "url": {"http://some.site/"}, "method": {"oidc"},
-		"provider": {"campus"}})
+	form["token"], form["url"], form["provider"] = m[1:2], []string{"http://some.site/"}, []string{"campus"}
+	return s.post(t, phone, form)
 }
 
 // to is where a page leads by itself.
@@ -169,6 +175,7 @@ func TestProviderLogin(t *testing.T) {
 	if now, _ := s.table.Get(clientA); now.State == session.Authenticated {
 		t.Error("an answer logs in twice")
 	}
+	to(t, s.pressIn(t, phone, url.Values{"username": {"x"}, "password": {""}})) // in the form of the name
 }
 
 // TestProviderRefusals: whatever is wrong with an answer, the page says what the person can do, nobody is admitted, and

@@ -170,10 +170,47 @@ func online(p *Page) {
 		p.T.bytes(12.3e6), p.T.bytes(842e6), p.T.bytes(4.2e9)}
 }
 
-// statePage returns the page of a state, in a language.
+// statePage returns the page of a state, in a language. Of a portal whose ways to log in are known a login page has
+// these; otherwise it has those of the state, as an example.
 func (p *Portal) statePage(s state, r *http.Request) *Page {
 	page := p.page(r, "")
 	page.Token, page.Terms = "preview", p.terms
 	s.set(page)
+	if s.page == "login.html" && p.knowsLogin() {
+		wrong := slices.ContainsFunc(page.Fields, func(f FieldOfPage) bool { return f.Wrong })
+		page.Remember, page.Fields = "", nil
+		if p.loginPage(page, page.Token); wrong && len(page.Fields) > 0 {
+			page.Fields[0].Wrong = true
+		}
+	}
 	return page
+}
+
+// knowsLogin reports whether it is known how clients log in.
+func (p *Portal) knowsLogin() bool {
+	m := p.cfg.Methods
+	return m.Login || m.Voucher || m.ClickThrough || p.cfg.Providers != nil
+}
+
+// hasState reports whether a portal has a state: a login page that is an example of one way only if that is not known,
+// and what concerns one way only where there is that.
+func (p *Portal) hasState(s state, r *http.Request) bool {
+	if !p.knowsLogin() {
+		return true
+	}
+	real := p.loginPage(p.page(r, ""), "")
+	room := slices.ContainsFunc(real.Fields, func(f FieldOfPage) bool { return f.Name == FieldRoom })
+	has, depends := map[string]bool{
+		"login-voucher": false, "login-click": false, "login-click-asks": false, "login-provider": false, "login-all": false,
+		"no-name": real.Login, "wrong-password": real.Login, "more-asked": real.Login,
+		"no-code": real.Voucher, "wrong-code": real.Voucher, "voucher-expired": real.Voucher,
+		"voucher-used-up": real.Voucher, "voucher-revoked": real.Voucher,
+		"status-other-browser-code": real.Voucher, "logout-other-browser-code": real.Voucher,
+		"not-accepted": real.Box, "check-fields": len(real.Fields) > 0, "wrong-room": room, "status-room": room,
+		"status-other-browser-room": room, "logout-other-browser-room": room,
+		"used-today": p.cfg.Click.Today != nil, "status-today": p.cfg.Click.Today != nil,
+		"not-signed-in": len(real.Providers) > 0, "stale-sign-in": len(real.Providers) > 0,
+		"to-provider": len(real.Providers) > 0,
+	}[s.name]
+	return has || !depends
 }

@@ -50,7 +50,8 @@ type Texts struct {
 	AcceptBox, NotAccepted                string
 	Name, LastName, Room, Email, Optional string
 	CheckFields, WrongRoom                string // WrongRoom: the list does not have the room, or another last name
-	LeftToday, UsedToday, Again           string // Again: before the time at which the day's allowance begins again
+	TimeToday, DataToday                  string // left of the day
+	UsedToday, Again                      string // Again: before the time at which the day's allowance begins again
 	ConfirmRoomText                       string
 
 	// OpenID providers, with %s for what the button calls one.

@@ -173,7 +173,9 @@ const misfits = `(() => {
 	const { left, right } = document.querySelector("main").getBoundingClientRect();
 	if (Math.abs(left - (root.clientWidth - right)) > 1) all.push("left and right of the page are " + left + " and " +
 		(root.clientWidth - right) + " px");
-	if (root.scrollWidth > innerWidth) all.push("the page is " + root.scrollWidth + " px wide in " + innerWidth);
+	// A phone's innerWidth grows with a page that is too wide.
+	const wide = root.scrollWidth, window = root.clientWidth;
+	if (wide > window) all.push("the page is " + wide + " px wide in " + window);
 	const targets = "button, input:not([type=hidden]), a.button, summary, nav a, .languages a";
 	for (const e of document.querySelectorAll(targets)) {
 		const box = (e.type === "checkbox" ? e.closest("label") : e).getBoundingClientRect();

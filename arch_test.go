@@ -100,8 +100,9 @@ var allowedImports = map[string][]string{
 	"gateway/dhcp6": {"gateway/budget", "gateway/due", "gateway/framelink", "gateway/leasefile", "gateway/ticker"},
 	"gateway/dns":   {"gateway/budget"}, "gateway/guesses": {"gateway/budget", "gateway/session"}, // who guesses passwords
 	"gateway/portal": {"gateway/budget", "gateway/certificate", "gateway/guesses", "gateway/oidc", "gateway/session",
-		"gateway/uam", "gateway/wispr", "textfile"},
-	"gateway/uam":         {"gateway/guesses", "gateway/session", "gateway/wispr"},
+		"gateway/uam", "gateway/weblink", "gateway/wispr", "textfile"},
+	"gateway/uam":         {"gateway/budget", "gateway/guesses", "gateway/session", "gateway/weblink", "gateway/wispr"},
+	"gateway/weblink":     {}, // URLs of sites that a client asked for
 	"gateway/wispr":       {},
 	"gateway/oidc":        {"gateway/session", "textfile"},                     // logins at OpenID providers
 	"gateway/visit":       {"gateway/datapath", "gateway/dns", "gateway/oidc"}, // their hosts, open for one device

@@ -43,6 +43,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/routeradv"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/statefile"
+	"github.com/gateweigh/gateweigh/gateway/uam"
 	"github.com/gateweigh/gateweigh/gateway/users"
 	"github.com/gateweigh/gateweigh/gateway/visit"
 	"github.com/gateweigh/gateweigh/gateway/voucher"
@@ -77,6 +78,7 @@ type gateway struct {
 	users       *users.Accounts
 	devices     devices
 	vouchers    *voucher.Book // nil: there are none
+	uam         *uam.Server   // speaks with a portal elsewhere; nil: there is none
 	providers   *oidc.Desk    // at which clients log in; nil: none
 	visits      *visit.Garden // of clients that log in there; nil as providers is
 	daily       *daily.Book   // nil: no day limits anything

@@ -198,9 +198,10 @@ func (g *gateway) openPortal() (err error) {
 // newPortal makes the portal, and what speaks with one elsewhere.
 func (g *gateway) newPortal(key []byte, sessions limitDefaults, sources access.Sources) (p *portal.Portal, err error) {
 	cfg := g.portalConfig(key)
-	if cfg.Elsewhere, err = g.elsewhere(cfg, sessions, sources); err != nil {
+	if g.uam, err = g.elsewhere(cfg, sessions, sources); err != nil {
 		return nil, err
 	}
+	cfg.Elsewhere = g.uam
 	return portal.New(cfg, sessions, sources)
 }
 

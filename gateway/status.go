@@ -81,6 +81,9 @@ func (g *gateway) served(st *control.Status) {
 	if g.portal != nil {
 		st.Portal = portalCounts(g.portal.Stats())
 	}
+	if g.uam != nil {
+		st.UAM = uamCounts(g.uam.Stats())
+	}
 	if g.radius != nil {
 		st.RADIUS = map[string]uint64{}
 		for _, r := range g.radius.Stats() {

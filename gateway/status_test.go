@@ -47,8 +47,7 @@ func TestEveryCounterInStatus(t *testing.T) {
 		}
 		records[service] = append(append(records[service], slices.Collect(maps.Keys(words))...), more...)
 	}
-	reasons := map[string]uint64{}
-	names := map[uint64]string{}
+	reasons, names := map[string]uint64{}, map[uint64]string{}
 	for r := admission.Forwarded; r <= admission.Throttled; r++ {
 		reasons[r.String()], names[uint64(r)] = uint64(r), r.String()
 	}
@@ -57,6 +56,7 @@ func TestEveryCounterInStatus(t *testing.T) {
 	tellsOf(check, "repairs", ebpf.Repairs.Counts, "forwarding-again", "nat-again")
 	tellsOf(check, "dns", dnsCounts)
 	tellsOf(check, "portal", portalCounts)
+	tellsOf(check, "uam", uamCounts)
 	tellsOf(check, "radius", radiusCounts)
 	tellsOf(check, "radius", askedCounts)
 	tellsOf(check, "pppoe", pppoeCounts, "backed-off")

@@ -224,6 +224,7 @@ func writeAllCounts(w io.Writer, s control.Status) {
 	writeCounts(w, "dns", s.DNS)
 	writeCounts(w, "radius", s.RADIUS)
 	writeCounts(w, "portal", s.Portal)
+	writeCounts(w, "uam", s.UAM)
 	writeCounts(w, "pppoe", s.PPPoE)
 	writeCounts(w, "devices", s.Devices)
 	writeCounts(w, "ident", s.Ident)

@@ -100,6 +100,7 @@ type Status struct {
 	DNS     map[string]uint64 `json:"dns,omitempty"`     // by word
 	RADIUS  map[string]uint64 `json:"radius,omitempty"`  // by word, of all servers
 	Portal  map[string]uint64 `json:"portal,omitempty"`  // by word
+	UAM     map[string]uint64 `json:"uam,omitempty"`     // by word, of a portal elsewhere
 	PPPoE   map[string]uint64 `json:"pppoe,omitempty"`   // by word
 	Devices map[string]uint64 `json:"devices,omitempty"` // by word
 	Ident   map[string]uint64 `json:"ident,omitempty"`   // by word

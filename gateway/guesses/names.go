@@ -116,11 +116,8 @@ func (g *names) clearFailures(user string, client MAC) {
 	entry.count, entry.lastClient = 0, client
 }
 
-// canonical is the form in which names are compared: RADIUS servers may ignore case.
-func canonical(user string) string { return session.FoldUser(user[:min(len(user), maxUser)]) }
-
-// maxUser is the longest name that can be right, bytes (RFC 2865, 5.1).
-const maxUser = 253
+// canonical is the form in which names are compared: RADIUS servers may ignore case. Longer names cannot be right.
+func canonical(user string) string { return session.FoldUser(user[:min(len(user), session.MaxUser)]) }
 
 // entryOf returns a name's entry or nil. mu is held.
 func (g *names) entryOf(name string) *guessedName {

@@ -20,13 +20,14 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/weblink"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 func TestCapturedIsRedirected(t *testing.T) {
 	w := start(t, Config{})
 	const login = base + "/login"
-	long := strings.Repeat("a", maxLink)
+	long := strings.Repeat("a", weblink.Max)
 	for _, tt := range []struct{ method, url, host, want string }{
 		{"GET", "http://example.org/", "", login + "?url=http%3A%2F%2Fexample.org%2F"},
 		{"GET", "http://Example.ORG/a/b?c=d&e=%2F", "", login + "?url=http%3A%2F%2Fexample.org%2Fa%2Fb%3Fc%3Dd%26e%3D%252F"},
@@ -293,98 +294,6 @@ func TestSilentClientIsCutOff(t *testing.T) {
 	} else if e, ok := err.(net.Error); ok && e.Timeout() {
 		t.Error("the connection is still open")
 	}
-}
-
-func TestOriginalURL(t *testing.T) {
-	for _, tt := range []struct{ host, target, want string }{
-		{"example.org", "/a?b=c", "http://example.org/a?b=c"},
-		{"example.org:80", "/", "http://example.org/"},
-		{"EXAMPLE.org.", "/", "http://example.org./"},
-		{"example.org:8080", "/", ""},
-		{"example.org:", "/", "http://example.org/"},
-		{"192.0.2.1", "/", "http://192.0.2.1/"},
-		{"[2001:db8::1]", "/", "http://[2001:db8::1]/"},
-		{"[2001:DB8::1]:80", "/a?b", "http://[2001:db8::1]/a?b"},
-		{"[2001:db8::1]:81", "/", ""},
-		{"[2001:db8::1%25eth0]", "/", ""},
-		{"[fe80::1]", "/", ""},
-		{"[::ffff:192.0.2.1]", "/", ""},
-		{"[2001:db8::1", "/", ""},
-		{"2001:db8::1", "/", ""},
-		{"[example.org]", "/", ""},
-		{"0x7f.1", "/", ""},
-		{"1.2", "/", ""},
-		{"", "/", ""},
-		{"a b", "/", ""},
-		{"-a.example", "/", ""},
-		{"xn--bcher-kva.example", "/", "http://xn--bcher-kva.example/"},
-		{"bücher.example", "/", ""},
-		{"a@b", "/", ""},
-		{"a/b", "/", ""},
-		{"_dmarc.example.org", "/", "http://_dmarc.example.org/"},
-		{strings.Repeat("a", 64) + ".org", "/", ""},
-		{"example.org", "//evil.example/", "http://example.org//evil.example/"},
-		{"example.org", "/\r\nSet-Cookie: a", "http://example.org/"},
-		{"example.org", "/<script>", "http://example.org/%3Cscript%3E"},
-		{"example.org", "/ü", "http://example.org/"},
-		{"example.org", "@evil.example/", "http://example.org/"},
-		{"example.org", "*", "http://example.org/"},
-		{"example.org", "/" + strings.Repeat("a", maxLink), "http://example.org/"},
-	} {
-		if got := originalURL(tt.host, tt.target); got != tt.want {
-			t.Errorf("originalURL(%.30q, %.30q) = %.80q, want %q", tt.host, tt.target, got, tt.want)
-		}
-	}
-}
-
-func TestParseLink(t *testing.T) {
-	for _, good := range []string{"http://example.org/", "https://example.org/a?b#c", "http://192.0.2.1:8080/x",
-		"http://[2001:db8::1]/", "https://[2001:db8::1]:8443/x"} {
-		if got, ok := parseLink(good); !ok || got != good {
-			t.Errorf("parseLink(%q) = %q, %v", good, got, ok)
-		}
-	}
-	for _, bad := range []string{
-		"", "/login", "//evil.example/", "javascript:alert(1)", "JAVASCRIPT://x/%0aalert(1)", "data:text/html,x",
-		"http:", "http://", "http:example.org", "http:///x", "ftp://example.org/", "http://user:pw@example.org/",
-		"http://example.org@evil.example/", "http://ex ample.org/", "http://example.org/\n", "http://example.org:0/",
-		"http://example.org:99999/", "http://[::1]/", "http://[fe80::1%25eth0]/", "http://[::ffff:192.0.2.1]/",
-		"http://exämple.org/",
-		"http://example.org/" + strings.Repeat("x", maxLink),
-		"http://example.org/" + strings.Repeat("\"", 400), // longer once it is encoded
-	} {
-		if got, ok := parseLink(bad); ok {
-			t.Errorf("parseLink(%.60q) = %q, want none", bad, got)
-		}
-	}
-}
-
-func FuzzOriginalURL(f *testing.F) {
-	f.Add("example.org", "/a?b=c#d")
-	f.Add("user@evil.example:80", "//x\r\n")
-	f.Fuzz(func(t *testing.T, host, target string) {
-		link := originalURL(host, target)
-		if link == "" {
-			return
-		}
-		u, err := url.Parse(link)
-		if err != nil || u.Scheme != "http" || u.User != nil || len(link) > maxLink || u.Port() != "" && u.Port() != "80" {
-			t.Fatalf("%q: %v", link, err)
-		}
-		name, _, _ := strings.Cut(host, ":")
-		if bare, bracketed := strings.CutPrefix(host, "["); bracketed {
-			name, _, _ = strings.Cut(bare, "]")
-		}
-		if !strings.EqualFold(u.Hostname(), name) {
-			t.Fatalf("Host %q became %q", host, u.Hostname())
-		}
-		if strings.ContainsAny(link, " \r\n\t<>\"\x00\x7f") {
-			t.Fatalf("%q holds what could end an attribute or a header", link)
-		}
-		if again, ok := parseLink(link); !ok || again != link {
-			t.Fatalf("%q is %q when read again", link, again)
-		}
-	})
 }
 
 // FuzzRequest gives the handler every request that net/http accepts.

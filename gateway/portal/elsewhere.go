@@ -5,6 +5,8 @@ package portal
 import (
 	"net/http"
 	"strconv"
+
+	"github.com/gateweigh/gateweigh/gateway/weblink"
 )
 
 // redirectByPage redirects a captured request of a client that is not logged in by a page, if smart clients are to read
@@ -30,7 +32,7 @@ func (p *Portal) toElsewhere(w http.ResponseWriter, r *http.Request, c *peer, wa
 	}
 	link := ""
 	if wanted && r.Method == http.MethodGet && !c.secure {
-		link = originalURL(r.Host, r.URL.RequestURI())
+		link = weblink.Original(r.Host, r.URL.RequestURI())
 	}
 	location, body := p.cfg.Elsewhere.Redirect(s, link)
 	h := w.Header()

@@ -7,17 +7,11 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/session"
-)
-
-// Longest credentials, bytes: what fits into RADIUS (RFC 2865, 5.1 and 5.2).
-const (
-	maxUser     = 253
-	maxPassword = 128
+	"github.com/gateweigh/gateweigh/gateway/weblink"
 )
 
 // Values of form fields.
@@ -45,7 +39,7 @@ func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	link, _ := parseLink(query.Get("url"))
+	link, _ := weblink.Parse(query.Get("url"))
 	if s.State == session.Authenticated {
 		p.redirect(w, r, withLink("/status", link))
 		return
@@ -81,7 +75,7 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 	// The request has been read. Its context would otherwise end with the time for reading, as if the client had
 	// disconnected, while another login of the client is being decided.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	link, _ := parseLink(form.Get("url"))
+	link, _ := weblink.Parse(form.Get("url"))
 	if s.State == session.Authenticated { // a second tap on the button
 		p.redirect(w, r, withLink("/status", link))
 		return
@@ -175,7 +169,7 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 		try.Wrong(c.User)
 		p.counters.rejected.Add(1)
 		p.log.Info("log-in rejected", "client", c.Key.String(), "user", c.User, "error", err)
-		page.Wrong, page.Alert, page.Message = true, page.T.WrongPassword, forUser(no.RejectMessage())
+		page.Wrong, page.Alert, page.Message = true, page.T.WrongPassword, session.ForUser(no.RejectMessage())
 		p.render(w, http.StatusOK, "login.html", page)
 	case errors.Is(err, session.ErrUnfit), errors.Is(err, session.ErrMoreAsked):
 		p.unfit(w, page, c.Key, c.User, err)
@@ -192,7 +186,7 @@ func (p *Portal) unfit(w http.ResponseWriter, page *Page, key session.Key, user 
 	p.log.Warn("log-in rejected although the server did not reject it", "client", key.String(), "user", user, "error", err)
 	page.Alert = page.T.Unfit
 	if more := new(session.Challenge); errors.As(err, &more) {
-		page.Alert, page.Message = page.T.MoreAsked, forUser(more.Message)
+		page.Alert, page.Message = page.T.MoreAsked, session.ForUser(more.Message)
 	}
 	p.render(w, http.StatusOK, "login.html", page)
 }
@@ -200,7 +194,7 @@ func (p *Portal) unfit(w http.ResponseWriter, page *Page, key session.Key, user 
 // authenticate asks the Authenticator whether credentials are right. It goes on when the client disconnects, because
 // the login may succeed and the client asks again. life ends with the portal's HTTP server.
 func (p *Portal) authenticate(life context.Context, c Credentials) (session.Login, error) {
-	if !plausible(c.User, maxUser) || len(c.Password) > maxPassword || !utf8.ValidString(c.Password) {
+	if !session.PlausibleUser(c.User) || len(c.Password) > session.MaxPassword || !utf8.ValidString(c.Password) {
 		return session.Login{}, implausible{}
 	}
 	return p.auth.Authenticate(life, c)
@@ -261,30 +255,6 @@ func (p *Portal) loginPage(page *Page, token string) *Page {
 		page.Remember = page.T.Remember.For(days)
 	}
 	return page
-}
-
-// plausible reports whether a name can be a user's. Control characters in names could only serve attacks on logs and
-// terminals.
-func plausible(s string, most int) bool {
-	return s != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
-}
-
-// maxMessage bounds a server's message to the user, bytes: RADIUS could send 4 KB.
-const maxMessage = 300
-
-// forUser returns a server's message as one printable line.
-func forUser(s string) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, s)
-	if len(s) > maxMessage {
-		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
-	}
-	return s
 }
 
 // paragraphs splits plain text at its empty lines.

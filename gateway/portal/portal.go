@@ -35,6 +35,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/uam"
+	"github.com/gateweigh/gateweigh/gateway/weblink"
 )
 
 // Sessions is the table of clients. Its methods may be called at any time from several goroutines.
@@ -209,7 +210,7 @@ func (c *Config) check(auth Authenticator) error {
 	if !ownAddress(c.Address) {
 		bad("address %q: give the portal's own IPv4 address and port, such as 10.1.0.1:8080", c.Address)
 	}
-	if c.Name != "" && (!validHost(c.Name) || net.ParseIP(c.Name) != nil) {
+	if c.Name != "" && (!weblink.ValidHost(c.Name) || net.ParseIP(c.Name) != nil) {
 		bad("name %q is not a host name", c.Name)
 	}
 	if c.TLS != (TLS{}) {
@@ -238,7 +239,7 @@ func (c *Config) check(auth Authenticator) error {
 		bad("login needs somebody who knows the users: configure RADIUS, a users file or vouchers")
 	}
 	for name, link := range map[string]string{"success URL": c.SuccessURL, "venue URL": c.VenueURL} {
-		if _, ok := parseLink(link); link != "" && !ok {
+		if _, ok := weblink.Parse(link); link != "" && !ok {
 			bad("%s %q: give a complete http or https URL", name, link)
 		}
 	}

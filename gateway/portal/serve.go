@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/uam"
+	"github.com/gateweigh/gateweigh/gateway/weblink"
 )
 
 // Limits of one connection. Clients send little, so seconds suffice on any network; a slow client occupies only a
@@ -248,7 +249,7 @@ func (p *Portal) toTLS(w http.ResponseWriter, r *http.Request) {
 	target := base + "/"
 	if r.Method == http.MethodGet && r.URL.Path == "/login" {
 		target = base + "/login"
-		if link, ok := parseLink(r.URL.Query().Get("url")); ok {
+		if link, ok := weblink.Parse(r.URL.Query().Get("url")); ok {
 			target = withLink(target, link)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/weblink"
 )
 
 // Status is a session as the status page shows it.
@@ -27,7 +28,7 @@ func (p *Portal) getStatus(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	link, _ := parseLink(r.URL.Query().Get("url"))
+	link, _ := weblink.Parse(r.URL.Query().Get("url"))
 	page := p.page(r, link)
 	page.Heading = page.T.Online
 	page.Token = p.tokens.formToken(s.Key, time.Now())

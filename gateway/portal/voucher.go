@@ -58,7 +58,7 @@ func (p *Portal) logInByCode(w http.ResponseWriter, r *http.Request, page *Page,
 	}
 	var login session.Login
 	err := error(implausible{})
-	if plausible(c.Code, maxCode) {
+	if session.Printable(c.Code, maxCode) {
 		login, err = p.auth.Authenticate(peerOf(r).serverCtx, c)
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))

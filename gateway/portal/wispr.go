@@ -118,7 +118,7 @@ func (p *Portal) decideWISPr(life context.Context, c Credentials, try *guesses.T
 	case err == nil:
 		try.Right(c.User)
 		_, err = p.sessions.Admit(c.Key.Addr, login)
-	case errors.As(err, &no) && no != (implausible{}):
+	case errors.As(err, &no):
 		try.Wrong(c.User)
 	}
 	switch {
@@ -130,7 +130,7 @@ func (p *Portal) decideWISPr(life context.Context, c Credentials, try *guesses.T
 		p.counters.rejected.Add(1)
 		p.log.Info("log-in rejected", "client", c.Key.String(), "user", c.User, "by", "wispr", "error", err)
 		if no != nil {
-			text = forUser(no.RejectMessage())
+			text = session.ForUser(no.RejectMessage())
 		}
 		return wispr.Rejected, text
 	}

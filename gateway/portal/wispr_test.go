@@ -112,3 +112,30 @@ func TestSmartClient(t *testing.T) {
 		t.Error("the session goes on")
 	}
 }
+
+// TestSmartClientWithoutCredentials: logins that name nobody are delayed as wrong passwords are, so that they do not
+// fill the log.
+func TestSmartClientWithoutCredentials(t *testing.T) {
+	cfg, pool := writeCertificate(t, t.TempDir(), portalName, 1)
+	w := start(t, Config{Name: portalName, TLS: cfg, WISPr: true, Methods: Methods{Login: true}})
+	browser := secureClient(pool)
+	const requests = 40
+	for range requests {
+		resp, err := browser.PostForm(secure+wisprLogin, url.Values{"UserName": {"a\x01b"}, "Password": {"x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := readSmart(t, string(body)); a.Inner.ResponseCode != 100 {
+			t.Fatalf("%+v", a)
+		}
+	}
+	// Each failure doubles the wait, so that a slow machine is slowed down too.
+	if s := w.Stats(); s.Rejected > requests/2 || s.Rejected+s.BackedOff != requests || w.users.questions() != 0 {
+		t.Errorf("%+v, and %d questions", s, w.users.questions())
+	}
+}

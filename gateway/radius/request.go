@@ -21,9 +21,8 @@ import (
 )
 
 const (
-	headerSize  = 20  // code, identifier, length, authenticator (RFC 2865, 3)
-	maxValue    = 253 // bytes of an attribute's value
-	maxPassword = 128 // bytes (RFC 2865, 5.2)
+	headerSize = 20  // code, identifier, length, authenticator (RFC 2865, 3)
+	maxValue   = 253 // bytes of an attribute's value
 )
 
 // signatureAt is the offset of the Message-Authenticator in our requests: it is the first attribute, because an
@@ -95,7 +94,7 @@ func sendable(credentials session.Credentials) bool {
 	return credentials.User != "" && len(credentials.User) <= maxValue && utf8.ValidString(credentials.User) &&
 		!strings.ContainsFunc(credentials.User, unicode.IsControl) &&
 		// PAP pads with zeros: "x" and "x\x00" would be one password.
-		len(credentials.Password) <= maxPassword && !strings.Contains(credentials.Password, "\x00")
+		len(credentials.Password) <= session.MaxPassword && !strings.Contains(credentials.Password, "\x00")
 }
 
 // accessRequest makes Access-Requests.

@@ -13,10 +13,9 @@ import (
 const (
 	// challengeBytes is a challenge's length.
 	challengeBytes = 16
-	// freshFor is how long a challenge is given to a client again, and goodFor how long it may be answered: a person needs
-	// time to type. They are CoovaChilli's.
-	freshFor = 10 * time.Minute
-	goodFor  = 20 * time.Minute
+	// goodFor is how long a challenge may be answered once a client was given it, for the last time: a person needs time
+	// to type.
+	goodFor = 20 * time.Minute
 	// maxChallenges bounds those kept, some 1 KiB each with a long link. Clients are in the table of sessions, so that
 	// nobody without a lease takes a place.
 	maxChallenges = 16_384
@@ -27,7 +26,7 @@ type challenge struct {
 	Value     [challengeBytes]byte
 	SessionID string // of the session that the login begins, so that the portal, RADIUS and accounting have the same
 	link      string // what the client asked for first
-	made      time.Time
+	given     time.Time
 	key       session.Key
 }
 
@@ -39,27 +38,25 @@ func (c challenge) Hex() string { return hex.EncodeToString(c.Value[:]) }
 type challenges struct {
 	mu     sync.Mutex
 	byKey  map[session.Key]*list.Element // guarded by mu
-	oldest list.List                     // guarded by mu: of challenge, those made first in front
+	oldest list.List                     // guarded by mu: of challenge, those given longest ago in front
 }
 
-// issue returns a client's challenge, the same one while it is fresh: devices send many requests before somebody has
-// typed a password. A link that is not empty replaces the former one.
+// issue returns a client's challenge, the same one until a login takes it: devices send requests of their own while
+// somebody types, and the page that is being read has the challenge of an earlier one. A link that is not empty
+// replaces the former one.
 func (c *challenges) issue(key session.Key, link string, now time.Time) challenge {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at := c.byKey[key]; at != nil {
 		one := at.Value.(challenge)
-		if link != "" {
+		if one.given = now; link != "" {
 			one.link = link
 		}
-		if now.Sub(one.made) < freshFor {
-			at.Value = one
-			return one
-		}
-		link = one.link
-		c.remove(at)
+		at.Value = one
+		c.oldest.MoveToBack(at)
+		return one
 	}
-	one := challenge{SessionID: session.NewID(), link: link, made: now, key: key}
+	one := challenge{SessionID: session.NewID(), link: link, given: now, key: key}
 	rand.Read(one.Value[:]) // never fails
 	if c.byKey == nil {
 		c.byKey = map[session.Key]*list.Element{}
@@ -82,7 +79,7 @@ func (c *challenges) take(key session.Key, now time.Time) (one challenge, ok boo
 	}
 	c.remove(at)
 	one = at.Value.(challenge)
-	return one, now.Sub(one.made) < goodFor
+	return one, now.Sub(one.given) < goodFor
 }
 
 // keep stores what a client asked for first once its challenge is taken: the answer, and a further try, have it again.

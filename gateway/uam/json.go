@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/wispr"
 )
 
 // Values of clientState.
@@ -74,6 +75,9 @@ func (s *Server) jsonOf(o outcome, ch challenge, needed bool) answerJSON {
 	online := one.State == session.Authenticated
 	if online {
 		a.State = stateIn
+	}
+	if o.kind == wispr.AbortLogin {
+		return a
 	}
 	if needed && s.cfg.challenged() {
 		a.Challenge = ch.Hex()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/weblink"
 	"github.com/gateweigh/gateweigh/gateway/wispr"
 )
 
@@ -186,28 +187,18 @@ func timeLeft(one session.Session, now time.Time) time.Duration {
 	return max(0, one.Limits.SessionTimeout-now.Sub(one.Began).Truncate(time.Second))
 }
 
-// maxLink is the longest URL that a client's first request may have had, bytes.
-const maxLink = 1024
-
-// linkOf reads a "userurl": portals send it once or twice encoded. Only a URL of a site is one; it is never followed by
-// the gateway, and goes back to the portal.
+// linkOf reads a "userurl", which portals send once or twice encoded.
 func linkOf(text string) string {
 	for range 2 {
-		u, err := url.Parse(text)
-		if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
-			len(text) <= maxLink && !strings.ContainsFunc(text, unprintable) {
-			return text
+		if link, ok := weblink.Parse(text); ok {
+			return link
 		}
+		var err error
 		if text, err = url.QueryUnescape(text); err != nil {
 			return ""
 		}
 	}
 	return ""
-}
-
-// unprintable reports whether a character has no place in a URL.
-func unprintable(r rune) bool {
-	return r <= ' ' || r >= 0x7f || r == '"' || r == '<' || r == '>' || r == '\\'
 }
 
 // languages are the values of "lang" that are passed on.

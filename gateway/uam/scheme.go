@@ -8,16 +8,9 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
-)
-
-// Longest credentials, bytes: what fits into RADIUS (RFC 2865, 5.1 and 5.2).
-const (
-	maxUser     = 253
-	maxPassword = 128
 )
 
 // ntBytes is the length of an NT response (RFC 2759, 5); an MS-CHAPv2 response has the peer's challenge, eight zeros,
@@ -45,7 +38,7 @@ func sharedChallenge(c [challengeBytes]byte, secret string) []byte {
 // credentials reads the proof of a login's query. A parameter of a scheme that is off is not looked at.
 func (c *Config) credentials(q url.Values, ch challenge) (session.Credentials, error) {
 	out := session.Credentials{User: q.Get("username"), SessionID: ch.SessionID}
-	if !plausible(out.User) {
+	if !session.PlausibleUser(out.User) {
 		return out, errNoUser
 	}
 	shared := sharedChallenge(ch.Value, c.Secret)
@@ -67,7 +60,7 @@ func (c *Config) credentials(q url.Values, ch challenge) (session.Credentials, e
 		out.CHAP = &session.CHAP{ID: uint8(ident), Challenge: shared, Response: response}
 	case q.Has("password") && c.has(PAP):
 		hidden, err := hex.DecodeString(q.Get("password"))
-		if err != nil || len(hidden) == 0 || len(hidden) > maxPassword {
+		if err != nil || len(hidden) == 0 || len(hidden) > session.MaxPassword {
 			return out, errNotHex
 		}
 		for i := range hidden {
@@ -80,17 +73,11 @@ func (c *Config) credentials(q url.Values, ch challenge) (session.Credentials, e
 		}
 	case q.Has("password") && c.has(Plain):
 		out.Password = q.Get("password")
-		if !utf8.ValidString(out.Password) || out.Password == "" || len(out.Password) > maxPassword {
+		if !utf8.ValidString(out.Password) || out.Password == "" || len(out.Password) > session.MaxPassword {
 			return out, errNoProof
 		}
 	default:
 		return out, errNoProof
 	}
 	return out, nil
-}
-
-// plausible reports whether a name can be a user's. Control characters in names could only serve attacks on logs and
-// terminals.
-func plausible(name string) bool {
-	return name != "" && len(name) <= maxUser && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -160,7 +159,10 @@ func (s *Server) logon(w http.ResponseWriter, r *http.Request, p Peer, one sessi
 	}
 	q := r.URL.Query()
 	if !p.Secure && (!s.cfg.HTTP || q.Has("password") && s.cfg.has(Plain)) {
-		s.log.Warn("a login of the portal elsewhere came over plain HTTP, which is off", "client", one.Key.String())
+		s.counters.rejected.Add(1)
+		s.overHTTP.Do(func() {
+			s.log.Warn("a login of the portal elsewhere came over plain HTTP, which is off", "client", one.Key.String())
+		})
 		return failed(one, reasonOther, "Log-in is over https only."), true
 	}
 	try, err := s.cfg.Guard.Enter(r.Context(), guesses.Attempter{MAC: one.MAC})
@@ -195,6 +197,7 @@ func (s *Server) decide(life context.Context, one session.Session, q url.Values,
 	}
 	c, err := s.cfg.credentials(q, ch)
 	if err != nil {
+		try.WrongName()
 		s.counters.rejected.Add(1)
 		s.log.Info("log-in rejected", "client", one.Key.String(), "by", "uam", "error", err)
 		return failed(one, reasonOther, "")
@@ -210,7 +213,7 @@ func (s *Server) decide(life context.Context, one session.Session, q url.Values,
 		try.Wrong(c.User)
 		s.counters.rejected.Add(1)
 		s.log.Info("log-in rejected", "client", one.Key.String(), "user", c.User, "by", "uam", "error", err)
-		return failed(one, reasonReject, forUser(no.RejectMessage()))
+		return failed(one, reasonReject, session.ForUser(no.RejectMessage()))
 	case errors.Is(err, session.ErrUnfit), errors.Is(err, session.ErrMoreAsked):
 		s.counters.rejected.Add(1)
 		s.log.Warn("log-in rejected although the server did not reject it", "client", one.Key.String(), "user", c.User,
@@ -243,19 +246,4 @@ func (s *Server) admit(one session.Session, login session.Login) outcome {
 	}
 	s.counters.logins.Add(1)
 	return outcome{client: now, res: resSuccess, kind: wispr.Poll, code: wispr.Succeeded}
-}
-
-// maxReply bounds a server's message to the user, bytes.
-const maxReply = 300
-
-// forUser returns a server's message as one printable line.
-func forUser(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, text)
-	return strings.ToValidUTF8(text[:min(len(text), maxReply)], "")
 }

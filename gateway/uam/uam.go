@@ -29,6 +29,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -91,11 +92,18 @@ type Server struct {
 	log        *slog.Logger
 	challenges challenges
 	counters   counters
+	overHTTP   budget.OncePerMinute // messages of logins over plain HTTP
 }
 
 // Stats are counts since New.
 type Stats struct {
-	Logins, Rejected, Unavailable, Failed, BackedOff, Stale, Logouts uint64
+	Logins      uint64 // clients admitted
+	Rejected    uint64 // wrong passwords, and requests that had none
+	Unavailable uint64 // logins that could not be decided
+	Failed      uint64 // logins that were accepted, and logouts, that the gateway could not carry out
+	BackedOff   uint64 // logins too soon after wrong passwords
+	Stale       uint64 // logins that answered no challenge, or one that was too old
+	Logouts     uint64 // sessions ended by their client
 }
 
 // counters are the live counters behind Stats.

@@ -5,13 +5,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/weblink"
 )
 
 // TestSchemes logs in by each scheme, with and without a secret, and refuses it where it is off.
@@ -84,34 +87,51 @@ func TestChallengeServesOnce(t *testing.T) {
 	}
 }
 
-// TestChallengeExpires: it is given out again while it is fresh, and can be answered for some time more.
+// TestChallengeExpires: it is given out again until it is taken, and can be answered for some time more.
 func TestChallengeExpires(t *testing.T) {
 	var c challenges
 	key, start := session.Key{Addr: clientA}, time.Now()
 	one := c.issue(key, "http://a/", start)
-	if again := c.issue(key, "", start.Add(freshFor-1)); again.Value != one.Value || again.link != "http://a/" {
-		t.Errorf("while it is fresh: %+v, then %+v", one, again)
+	again := c.issue(key, "", start.Add(3*goodFor))
+	if again.Value != one.Value || again.SessionID != one.SessionID || again.link != "http://a/" {
+		t.Errorf("%+v, then %+v", one, again)
 	}
-	if _, ok := c.take(key, start.Add(goodFor-1)); !ok {
+	if _, ok := c.take(key, start.Add(4*goodFor-1)); !ok {
 		t.Error("it is refused before its time")
 	}
 	if _, ok := c.take(key, start); ok {
 		t.Error("it is there although it was taken")
 	}
-	c.issue(key, "", start)
+	one = c.issue(key, "", start)
 	if _, ok := c.take(key, start.Add(goodFor)); ok {
 		t.Error("it is taken after its time")
 	}
-	one = c.issue(key, "http://a/", start)
-	if again := c.issue(key, "", start.Add(freshFor)); again.Value == one.Value || again.link != "http://a/" ||
-		again.SessionID == one.SessionID {
-		t.Errorf("once it is not fresh: %+v, then %+v", one, again)
+	if again := c.issue(key, "", start); again.Value == one.Value || again.SessionID == one.SessionID {
+		t.Errorf("once it was taken: %+v, then %+v", one, again)
 	}
 	for i := range 2 * maxChallenges {
 		c.issue(session.Key{MAC: [6]byte{1, byte(i >> 16), byte(i >> 8), byte(i)}}, "", start)
 	}
 	if len(c.byKey) != maxChallenges || c.oldest.Len() != maxChallenges {
 		t.Errorf("%d challenges are kept, in a list of %d", len(c.byKey), c.oldest.Len())
+	}
+}
+
+// TestSlowTyping: somebody types for as long as 50 minutes, while the device sends its probes, and logs in.
+func TestSlowTyping(t *testing.T) {
+	for _, typed := range []time.Duration{9 * time.Minute, 11 * time.Minute, 21 * time.Minute, 50 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{Secret: theSecret})
+			login := "/logon?" + chap(goodUser, goodPassword, w.challenge(t, clientA), theSecret)
+			for range typed / time.Minute {
+				time.Sleep(time.Minute)
+				one, _ := w.Get(clientA)
+				w.Redirect(one, "")
+			}
+			if q := w.sent(t, w.ask(t, clientA, login)); q.Get("res") != "success" {
+				t.Errorf("after %s: %v", typed, q)
+			}
+		})
 	}
 }
 
@@ -161,7 +181,8 @@ func TestWhereClientsAreSent(t *testing.T) {
 		{"http%3A%2F%2Fsite.example%2Fa", "http://site.example/a"}, // encoded twice
 		{"javascript:alert(1)", ""}, {"//evil.example/", ""}, {"data:text/html,x", ""}, {"ftp://site.example/", ""},
 		{"http://u:p@site.example/", ""}, {"http://site.example/\r\nSet-Cookie: a=b", ""}, {"http:///a", ""},
-		{`http://site.example/"><script>`, ""}, {"http://site.example/" + strings.Repeat("a", maxLink), ""},
+		{`http://site.example/"><script>`, "http://site.example/%22%3E%3Cscript%3E"},
+		{"http://site.example/" + strings.Repeat("a", weblink.Max), ""},
 	} {
 		w := newWorld(t, Config{Secret: theSecret})
 		for _, path := range []string{"/prelogin?", "/logoff?", "/status?", "/logon?username=x&response=00&", "/abort?"} {
@@ -189,6 +210,40 @@ func TestGuessesAreSlowedDown(t *testing.T) {
 	}
 	if w.ask(t, clientB, "/logon?"+chap(goodUser, goodPassword, w.challenge(t, clientB), theSecret)); !w.online(clientB) {
 		t.Error("another client has to wait")
+	}
+}
+
+// TestRequestsDoNotFloodTheLog: what somebody who is not logged in sends again and again is logged a few times, and
+// logins that are none have to wait as wrong passwords have.
+func TestRequestsDoNotFloodTheLog(t *testing.T) {
+	for name, login := range map[string]struct {
+		secure bool
+		query  string
+	}{
+		"over plain HTTP":      {false, "username=anna&response=00"},
+		"no proof":             {true, "username=anna"},
+		"no name":              {true, "response=00"},
+		"no hexadecimal":       {true, "username=anna&response=zz"},
+		"another secret's":     {true, "username=anna&password=ff"},
+		"a name that is wrong": {true, "username=%00&password=ff"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Config{Secret: theSecret})
+				var lines countingHandler
+				w.log = slog.New(&lines)
+				for range 1000 {
+					w.challenge(t, clientA)
+					w.sent(t, w.over(t, login.secure, clientA, "/logon?"+login.query))
+				}
+				if n := lines.n.Load(); n < 1 || n > 5 {
+					t.Errorf("%d messages of 1000 requests", n)
+				}
+				if s := w.Stats(); s.Rejected+s.BackedOff != 1000 || w.questions() > 5 {
+					t.Errorf("counted as %+v, %d questions", s, w.questions())
+				}
+			})
+		})
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,3 +193,11 @@ func pap(user, password, challenge, secret string) string {
 	}
 	return url.Values{"username": {user}, "password": {hex.EncodeToString(hidden)}}.Encode()
 }
+
+// countingHandler is a log that counts its messages.
+type countingHandler struct{ n atomic.Uint64 }
+
+func (h *countingHandler) Enabled(context.Context, slog.Level) bool  { return true }
+func (h *countingHandler) Handle(context.Context, slog.Record) error { h.n.Add(1); return nil }
+func (h *countingHandler) WithAttrs([]slog.Attr) slog.Handler        { return h }
+func (h *countingHandler) WithGroup(string) slog.Handler             { return h }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 
+	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/device"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
@@ -55,6 +56,10 @@ func (g *gateway) served(st *control.Status) {
 	if g.dhcp != nil {
 		d := g.dhcp.Stats()
 		st.Leases, st.DHCP = d.Leased, dhcpCounts(d)
+		for _, p := range d.Pools {
+			st.Pools = append(st.Pools, control.Pool{First: p.First, Last: p.Last, Leased: p.Leased,
+				Size: config.Range{First: p.First, Last: p.Last}.Size()})
+		}
 	}
 	if g.dns != nil {
 		st.DNS = dnsCounts(g.dns.Stats())

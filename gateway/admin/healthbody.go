@@ -69,8 +69,8 @@ func (b *healthBody) addChecks(n control.Status) {
 		word, text := serverState(s)
 		add("RADIUS, "+s.Purpose, word, "%s %s", s.Server, text)
 	}
-	if n.DHCP != nil && n.Addresses > 0 {
-		add("DHCP pool", poolState(n), "%d of %d addresses are leased", n.Leases, n.Addresses)
+	for _, p := range n.Pools {
+		add("DHCP pool", poolState(p), "%s – %s: %d of %d addresses are leased", p.First, p.Last, p.Leased, p.Size)
 	}
 	if n.DNS != nil {
 		word = "good"
@@ -108,8 +108,8 @@ func serverState(s control.Server) (word, text string) {
 }
 
 // poolState is whether addresses are left to lease.
-func poolState(n control.Status) string {
-	switch share := float64(n.Leases) / float64(n.Addresses); {
+func poolState(p control.Pool) string {
+	switch share := float64(p.Leased) / float64(p.Size); {
 	case share >= 1:
 		return "bad"
 	case share >= 0.9:

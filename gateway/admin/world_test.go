@@ -98,6 +98,8 @@ func newWorld(t testing.TB, clients int, change ...func(*Config)) *world {
 			return control.Status{Version: "1.2.3", PID: 1, Since: began, Datapath: "ebpf, redirect", LAN: "lan0", WAN: "wan0",
 				Addresses: 65_000, Leases: clients, Sessions: w.table.States(), Packets: map[string]uint64{"forwarded": 7},
 				Traffic: control.Traffic{UpBytes: 5e9, DownBytes: 9e10}, DHCP: map[string]uint64{"ack": 3},
+				Pools: []control.Pool{{First: addrOf(1), Last: addrOf(20_000), Size: 20_000, Leased: 19_000},
+					{First: addrOf(30_000), Last: addrOf(74_999), Size: 45_000, Leased: 12}},
 				DNS:     map[string]uint64{"query": 12345, "failed": 3},
 				Servers: []control.Server{{Server: "192.0.2.10:1812", Purpose: "logins", Asked: true, Up: true}}}
 		}),

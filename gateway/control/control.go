@@ -73,8 +73,9 @@ type Status struct {
 	// addresses that clients can be given: in the pools or reserved, or all of the LAN
 	Addresses int `json:"addresses"`
 
-	Sessions map[State]int `json:"sessions"` // clients by state
-	Leases   int           `json:"leases"`   // in use
+	Sessions map[State]int `json:"sessions"`        // clients by state
+	Leases   int           `json:"leases"`          // in use
+	Pools    []Pool        `json:"pools,omitempty"` // of DHCP, in the order of their addresses
 	// accounting events that no RADIUS server has confirmed yet, without those that `aside` counts
 	Outbox int `json:"outbox"`
 	// accounting events that no server confirms while servers confirm others
@@ -132,6 +133,14 @@ type DelegatedPrefix struct {
 	Prefix         netip.Prefix `json:"prefix"`          // as the provider delegates it
 	PreferredUntil time.Time    `json:"preferred_until"` // when clients begin no more connections with it
 	ValidUntil     time.Time    `json:"valid_until"`     // when it is no longer the gateway's
+}
+
+// Pool is a pool of the DHCP server.
+type Pool struct {
+	First  netip.Addr `json:"first"`
+	Last   netip.Addr `json:"last"`
+	Size   int        `json:"size"`   // addresses, reserved ones among them
+	Leased int        `json:"leased"` // at the moment
 }
 
 // Add adds a network's status to that of several.

@@ -22,6 +22,13 @@ type Stats struct {
 	SendErrors     uint64
 
 	Leased, Offered, DeclinedAddresses int // addresses at the moment
+	Pools                              []PoolUse
+}
+
+// PoolUse is how many addresses of a pool are leased at the moment.
+type PoolUse struct {
+	Range
+	Leased int
 }
 
 // counters are the counters of a server, which Stats copies.
@@ -51,5 +58,8 @@ func (s *Server) Stats() Stats {
 	defer s.mu.Unlock()
 	st.Leased, st.Offered = s.table.leases(), s.table.queues[offered].count
 	st.DeclinedAddresses = s.table.queues[declined].count
+	for i, r := range s.table.cfg.Pools {
+		st.Pools = append(st.Pools, PoolUse{r, s.table.leasedIn[i]})
+	}
 	return st
 }

@@ -29,6 +29,7 @@ type binding struct {
 	client   client // zero: none
 	hostname string
 	state    state
+	pool     int             // index of its pool; len(cfg.Pools): it is in none
 	end      time.Time       // when the state ends; for known, when it began
 	acked    time.Time       // lease on disk and reported until then; zero: not yet
 	short    bool            // leased for cfg.ShortLease
@@ -84,6 +85,7 @@ type table struct {
 	held        map[MAC][]*binding  // held addresses, that of the last event last
 	queues      [states]queue       // by state; leases with short are in shortLeased instead
 	shortLeased queue               // leased for cfg.ShortLease
+	leasedIn    []int               // leased addresses by pool, and last those in none
 
 	// The next address that was never used.
 	pool int
@@ -94,6 +96,7 @@ func newTable(cfg Config) *table {
 	t := &table{
 		cfg: cfg, statics: map[netip.Addr]MAC{},
 		byAddr: map[netip.Addr]*binding{}, byClient: map[client]*binding{}, held: map[MAC][]*binding{},
+		leasedIn: make([]int, len(cfg.Pools)+1),
 	}
 	for mac, addr := range cfg.Static {
 		t.statics[addr] = mac
@@ -326,6 +329,12 @@ func (t *table) move(b *binding, to state, end time.Time) { t.setState(b, to, en
 func (t *table) setState(b *binding, to state, end time.Time, brief bool) {
 	t.removeHeld(b)
 	t.queueOf(b).remove(b)
+	if b.state == leased {
+		t.leasedIn[b.pool]--
+	}
+	if to == leased {
+		t.leasedIn[b.pool]++
+	}
 	b.state, b.end, b.short, b.release = to, end, brief, nil
 	t.queueOf(b).add(b)
 	t.addHeld(b)
@@ -342,7 +351,7 @@ func (t *table) queueOf(b *binding) *queue {
 func (t *table) bindingOf(addr netip.Addr) *binding {
 	b := t.byAddr[addr]
 	if b == nil {
-		b = &binding{addr: addr}
+		b = &binding{addr: addr, pool: t.poolOf(addr)}
 		if t.static(b) {
 			b.state = reserved
 		}
@@ -388,12 +397,17 @@ func (t *table) dynamic(addr netip.Addr) bool {
 	if _, static := t.statics[addr]; static || addr == t.cfg.Server {
 		return false
 	}
-	for _, r := range t.cfg.Pools {
+	return t.poolOf(addr) < len(t.cfg.Pools)
+}
+
+// poolOf is the index of an address's pool; len(cfg.Pools): it is in none.
+func (t *table) poolOf(addr netip.Addr) int {
+	for i, r := range t.cfg.Pools {
 		if addr.Compare(r.First) >= 0 && addr.Compare(r.Last) <= 0 {
-			return true
+			return i
 		}
 	}
-	return false
+	return len(t.cfg.Pools)
 }
 
 func (t *table) static(b *binding) bool {

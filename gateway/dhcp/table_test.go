@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -123,11 +124,11 @@ func (m naiveTable) expire(t *testing.T, tb *table, now time.Time) {
 	}
 }
 
-// check checks all invariants.
+// check checks all invariants. Long: each is a few lines.
 func (m naiveTable) check(t *testing.T, tb *table, label string) {
 	t.Helper()
 	held := map[MAC]int{}
-	seen := 0
+	seen, inPools := 0, make([]int, len(tb.leasedIn))
 	for s := range tb.queues {
 		q, n := &tb.queues[s], 0
 		var last time.Time
@@ -146,6 +147,9 @@ func (m naiveTable) check(t *testing.T, tb *table, label string) {
 			if tb.static(b) && tb.cfg.Static[b.client.mac] != b.addr && b.client != (client{}) {
 				t.Fatalf("%s: static %s is %x's", label, b.addr, b.client.mac)
 			}
+			if b.state == leased {
+				inPools[tb.poolOf(b.addr)]++
+			}
 			if c, leasedThere := m.owner[b.addr]; leasedThere != (b.state == leased) || (leasedThere && c != b.client) {
 				t.Fatalf("%s: %s is in state %d of %x, the model says %v %x", label, b.addr, b.state, b.client.mac, leasedThere,
 					c.mac)
@@ -158,6 +162,9 @@ func (m naiveTable) check(t *testing.T, tb *table, label string) {
 	}
 	if seen != len(tb.byAddr) || len(tb.byAddr) > 8 {
 		t.Fatalf("%s: %d bindings in queues, %d known, 8 possible", label, seen, len(tb.byAddr))
+	}
+	if !slices.Equal(inPools, tb.leasedIn) {
+		t.Fatalf("%s: pools have %v leases, counted %v", label, inPools, tb.leasedIn)
 	}
 	for mac, n := range held {
 		if len(tb.held[mac]) != n || n > tb.cfg.AddressesPerMAC {

@@ -54,8 +54,13 @@ func (a *adminPage) part(cfg *config.Config, log *slog.Logger, answers control.A
 func (a *adminPage) showIn(st *control.Status) {
 	if a.server != nil {
 		state := a.server.State()
-		st.Admin, st.AdminPage = a.server.Stats(), &state
+		st.Admin, st.AdminPage = adminCounts(a.server.Stats()), &state
 	}
+}
+
+func adminCounts(a admin.Stats) map[string]uint64 {
+	return map[string]uint64{"login": a.Logins, "rejected": a.Rejected, "backed-off": a.BackedOff, "forged": a.Forged,
+		"denied": a.Denied, "turned-away": a.TurnedAway, "change": a.Changes, "whois": a.Whois}
 }
 
 // reloading has the page's accounts and certificate read again with the configuration.

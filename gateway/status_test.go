@@ -29,7 +29,7 @@ func counted[S any](counts func(S) map[string]uint64) (words map[string]uint64, 
 }
 
 // TestEveryCounterInStatus checks that each counter of a service is in the daemon's status, and so in its metrics,
-// under one word, and that the words are those of control.Families.
+// under one word, and that the words are those of control.Families. Long: the services.
 func TestEveryCounterInStatus(t *testing.T) {
 	records := map[string][]string{}
 	check := func(service string, words map[string]uint64, names map[uint64]string, more ...string) {
@@ -63,6 +63,7 @@ func TestEveryCounterInStatus(t *testing.T) {
 	tellsOf(check, "ident", identCounts)
 	tellsOf(check, "devices", deviceCounts)
 	tellsOf(check, "flowlog", flowCounts)
+	tellsOf(check, "admin", adminCounts)
 	tellsOf(check, "dhcp6", dhcp6Counts)
 	tellsOf(check, "router_advertisements", routerCounts)
 	tellsOf(check, "neighbours", neighbourCounts)

@@ -76,12 +76,24 @@ type counters struct {
 	login, rejected, backedOff, forged, denied, turnedAway, changes, whois atomic.Uint64
 }
 
-// Stats are counts since New, by word.
-func (s *Server) Stats() map[string]uint64 {
+// Stats are a server's counts since New.
+type Stats struct {
+	Logins     uint64 // at the page
+	Rejected   uint64 // wrong passwords and tokens
+	BackedOff  uint64 // not tried, so soon after wrong ones
+	Forged     uint64 // forms of other sites
+	Denied     uint64 // what an account may not do
+	TurnedAway uint64 // connections of clients, and beyond the limits
+	Changes    uint64
+	Whois      uint64 // searches for who used an address
+}
+
+// Stats returns the present counts.
+func (s *Server) Stats() Stats {
 	c := &s.counters
-	return map[string]uint64{
-		"login": c.login.Load(), "rejected": c.rejected.Load(), "backed-off": c.backedOff.Load(), "forged": c.forged.Load(),
-		"denied": c.denied.Load(), "turned-away": c.turnedAway.Load(), "change": c.changes.Load(), "whois": c.whois.Load(),
+	return Stats{
+		Logins: c.login.Load(), Rejected: c.rejected.Load(), BackedOff: c.backedOff.Load(), Forged: c.forged.Load(),
+		Denied: c.denied.Load(), TurnedAway: c.turnedAway.Load(), Changes: c.changes.Load(), Whois: c.whois.Load(),
 	}
 }
 

@@ -200,7 +200,7 @@ func TestGuessesWait(t *testing.T) {
 	if a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
 		t.Errorf("the right password after wrong ones is answered %s", a.Status)
 	}
-	if c := w.Stats(); c["rejected"] < 3 || c["backed-off"] < 2 {
+	if c := w.Stats(); c.Rejected < 3 || c.BackedOff < 2 {
 		t.Errorf("counted: %v", c)
 	}
 	if err := w.checkPassword(t.Context(), "ann", "right", netip.MustParseAddr("192.0.2.77")); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/internal/browsertest"
 )
 
@@ -114,17 +115,15 @@ func mustFind(w *world, name string) person {
 // TestPagesAreAccessible: all pages, in light and dark, on a desktop and a phone, pass axe-core, need no scrolling
 // sideways as a whole, and load nothing that their policy forbids.
 func TestPagesAreAccessible(t *testing.T) {
-	axe, err := os.ReadFile(filepath.Join("..", "..", "lab", "report", "testdata", "axe", "axe.min.js"))
-	must(t, err)
 	w := newWorld(t, 60)
 	w.used()
 	b := w.browser(t)
-	b.check(string(axe), "/login", "login")
+	b.check("/login", "login")
 	b.logIn("ann")
 	for _, p := range []string{"/sessions", "/sessions/" + addrOf(1).String(), "/sessions/" + addrOf(10).String(),
 		"/vouchers?name=lobby", "/networks", "/usage", "/whois?endpoint=10.0.0.1:80", "/health", "/audit", "/none"} {
 		name := strings.Trim(strings.NewReplacer("/", "-", "?", "-").Replace(p), "-")
-		b.check(string(axe), p, name)
+		b.check(p, name)
 	}
 	for _, e := range b.errors {
 		if !strings.Contains(e, "status of 404") { // asked for
@@ -134,7 +133,7 @@ func TestPagesAreAccessible(t *testing.T) {
 }
 
 // check looks at a page in every view.
-func (b *browser) check(axe, path, name string) {
+func (b *browser) check(path, name string) {
 	b.t.Helper()
 	for _, v := range []struct {
 		name          string
@@ -147,11 +146,8 @@ func (b *browser) check(axe, path, name string) {
 		if wide := browsertest.Eval[int](b.t, b.ctx, "document.documentElement.scrollWidth"); wide > int(v.width) {
 			b.t.Errorf("%s, %s: %d px wide", name, v.name, wide)
 		}
-		browsertest.Eval[bool](b.t, b.ctx, axe+"; true")
-		found := browsertest.Eval[[]string](b.t, b.ctx, `axe.run(document, { resultTypes: ["violations"] }).then((r) =>
-			r.passes.length < 10 ? ["only " + r.passes.length + " rules were checked"] : r.violations.flatMap((v) =>
-			v.nodes.slice(0, 3).map((n) => v.id + ": " + v.help + ": " + n.html.slice(0, 200))))`)
-		for _, violation := range found {
+		browsertest.LoadAxe(b.t, b.ctx)
+		for _, violation := range browsertest.Inaccessible(b.t, b.ctx) {
 			b.t.Errorf("%s, %s: %s", name, v.name, violation)
 		}
 		if *shots != "" {
@@ -201,5 +197,45 @@ func TestWithJavaScript(t *testing.T) {
 	if text := browsertest.Eval[string](t, b.ctx, "document.querySelector('.note').textContent"); !strings.Contains(text,
 		"has ended") {
 		t.Errorf("the page says %q", text)
+	}
+}
+
+// TestListOnPhones: on the narrowest phone the list shows address, user, state and the button that ends a session,
+// without scrolling sideways. The other columns unfold. The button ends its session after a question.
+func TestListOnPhones(t *testing.T) {
+	w := newWorld(t, 12)
+	_, err := w.table.Admit(addrOf(10), session.Login{User: strings.Repeat("w", 60) + "@campus.example"})
+	must(t, err)
+	b := w.browser(t)
+	b.look(320, 640, false)
+	b.logIn("ann")
+	const hidden = `(() => { const list = document.querySelector(".scroll");
+		return [list.scrollWidth - list.clientWidth, document.documentElement.scrollWidth - innerWidth,
+			...[...list.querySelectorAll("td:not(.more), button")].map((e) => e.getBoundingClientRect().right - innerWidth)
+		].filter((past) => past > 0).length; })()`
+	if n := browsertest.Eval[int](t, b.ctx, hidden); n > 0 {
+		t.Errorf("%d things of the list are beyond the edge", n)
+	}
+	const columns = `[...document.querySelectorAll("thead th")].filter((e) => e.offsetWidth > 0).length`
+	if n := browsertest.Eval[int](t, b.ctx, columns); n != 4 {
+		t.Errorf("%d columns are shown", n)
+	}
+	browsertest.Eval[bool](t, b.ctx, `(document.querySelector(".unfold input").click(), true)`)
+	if n := browsertest.Eval[int](t, b.ctx, columns); n != 12 {
+		t.Errorf("%d columns are unfolded", n)
+	}
+	button := fmt.Sprintf(`button[formaction="/sessions/%s/end"]`, addrOf(7))
+	browsertest.Eval[bool](t, b.ctx, fmt.Sprintf(
+		"window.confirm = (q) => (window.asked = q, false), document.querySelector('%s').click(), true", button))
+	if asked := browsertest.Eval[string](t, b.ctx, "window.asked"); !strings.Contains(asked, "user-7") || !w.online(7) {
+		t.Errorf("the question is %q", asked)
+	}
+	browsertest.Eval[bool](t, b.ctx, "window.confirm = () => true, true")
+	if _, err := chromedp.RunResponse(b.ctx, chromedp.Evaluate[chromedp.Void]("document.querySelector('"+button+
+		"').click()")); err != nil {
+		t.Fatal(err)
+	}
+	if w.online(7) || !w.online(8) {
+		t.Errorf("7 is online: %v, and 8: %v", w.online(7), w.online(8))
 	}
 }

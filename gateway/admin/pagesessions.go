@@ -21,6 +21,7 @@ type sessionsBody struct {
 	Total    int
 	Next     string // the query of the next page; empty: there is none
 	Looked   int    // clients that were looked at; 0: it does not matter
+	Online   bool   // some row is of a session, which may be ended
 }
 
 type stateCount struct {
@@ -47,6 +48,8 @@ func (p *paged) sessions(w http.ResponseWriter, r *http.Request, who *person) {
 	for _, n := range st.Networks {
 		body.Networks = append(body.Networks, n.Network)
 	}
+	body.Online = slices.ContainsFunc(page.Sessions,
+		func(s control.Session) bool { return s.State == "authenticated" })
 	if page.Next != "" {
 		q := r.URL.Query()
 		q.Set("cursor", page.Next)

@@ -1,8 +1,10 @@
 // What pages do more with JavaScript. Without it everything works.
 "use strict";
-for (const form of document.querySelectorAll("form[data-confirm]")) {
-  form.addEventListener("submit", (event) => { if (!confirm(form.dataset.confirm)) event.preventDefault(); });
-}
+// What cannot be undone is asked about first. The question is the form's, or its button's.
+document.addEventListener("submit", (event) => {
+  const question = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
+  if (question && !confirm(question)) event.preventDefault();
+});
 // "/" leads to the search field, as on other such pages.
 document.addEventListener("keydown", (event) => {
   const field = document.querySelector("[data-search]");

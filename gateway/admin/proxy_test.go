@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -19,6 +20,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
 
 // TestProxies: only a trusted proxy names people and addresses.
@@ -55,8 +58,63 @@ func TestProxies(t *testing.T) {
 	}
 }
 
+// TestSocket: through a Unix socket the proxy's header names people without trusted_proxies, the file is not open to
+// others, a socket that a killed daemon has left is replaced, and another file is not. Long: the steps of
+// one socket.
+func TestSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "admin.sock")
+	must(t, os.WriteFile(path, nil, 0o600))
+	if _, err := listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "move it away") {
+		t.Errorf("over a file: %v", err)
+	}
+	must(t, os.Remove(path))
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	must(t, err)
+	if _, err := listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "another program's") {
+		t.Errorf("over a socket in use: %v", err)
+	}
+	left.SetUnlinkOnClose(false)
+	must(t, left.Close())
+	w := newWorld(t, 1, func(c *Config) { c.Listen, c.UserHeader = "unix:"+path, "X-Remote-User" })
+	w.stop()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() { stop(); must(t, <-ended) })
+	proxy := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}}
+	netnstest.Await(t, "the socket", func() error {
+		c, err := net.Dial("unix", path)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != socketMode {
+		t.Errorf("the socket is %v, %v", info.Mode(), err)
+	}
+	from := func(name string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Header.Set("X-Remote-User", name)
+			r.Header.Set("X-Forwarded-For", "198.51.100.7")
+		}
+	}
+	if a := w.send(proxy, "DELETE", "/api/v1/sessions/"+addrOf(1).String(), "", from("proxied")); a.StatusCode !=
+		http.StatusOK || w.online(1) {
+		t.Errorf("through the socket: %s %s", a.Status, a.body)
+	}
+	if e := w.entries(); len(e) != 1 || e[0].Who != "proxied" || e[0].From != "198.51.100.7" {
+		t.Errorf("the audit log has %+v", e)
+	}
+	if a := w.send(proxy, "GET", "/sessions", "", from("mallory")); a.StatusCode != http.StatusForbidden {
+		t.Errorf("a user without an account is answered %s", a.Status)
+	}
+}
+
 // certify writes a certificate that is valid from and until, and returns its files.
-func certify(t *testing.T, dir string, from, until time.Time) (cert, key string) {
+func certify(t testing.TB, dir string, from, until time.Time) (cert, key string) {
 	t.Helper()
 	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)

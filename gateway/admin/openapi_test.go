@@ -3,18 +3,24 @@ package admin
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
+	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/flowlog"
 	"github.com/gateweigh/gateweigh/internal/goldentest"
 )
 
@@ -105,6 +111,7 @@ func (c *checker) check(t *testing.T, a answer, body string) {
 // table.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	w := newWorld(t, 30)
+	w.logFlow(t)
 	c := newChecker(t)
 	ask := func(name, method, path, body string, status int) {
 		t.Helper()
@@ -160,7 +167,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"bob", "GET", "/api/v1/networks", "", 200},
 		{"bob", "GET", "/api/v1/usage", "", 200},
 		{"bob", "GET", "/api/v1/whois?endpoint=203.0.113.5:40321", "", 403},
-		{"eve", "GET", "/api/v1/whois?endpoint=203.0.113.5:40321", "", 404},
+		{"eve", "GET", "/api/v1/whois?endpoint=203.0.113.5:40321", "", 200},
+		{"eve", "GET", "/api/v1/whois?endpoint=203.0.113.5:40322", "", 200},
+		{"eve", "GET", "/api/v1/whois?endpoint=203.0.113.5:1&at=2001-01-01T00:00:00Z", "", 404},
 		{"eve", "GET", "/api/v1/whois?endpoint=203.0.113.5", "", 400},
 		{"eve", "GET", "/api/v1/whois?endpoint=203.0.113.5:1&at=2200-01-01T00:00:00Z", "", 400},
 		{"bob", "GET", "/api/v1/audit?limit=5", "", 200},
@@ -171,8 +180,40 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		ask(q.name, q.method, q.path, q.body, q.status)
 	}
 	for _, e := range endpoints {
-		if !c.seen[e.method+" "+e.path+" 200"] && !c.seen[e.method+" "+e.path+" 201"] && e.path != "/api/v1/whois" {
+		if !c.seen[e.method+" "+e.path+" 200"] && !c.seen[e.method+" "+e.path+" 201"] {
 			t.Errorf("%s %s was never answered by success", e.method, e.path)
 		}
+	}
+}
+
+// logFlow writes a file of the flow log with a connection of client 1 that has begun a minute ago and not ended.
+func (w *world) logFlow(t testing.TB) {
+	t.Helper()
+	began := time.Now().Add(-time.Minute).UTC()
+	line, err := json.Marshal(flowlog.Flow{Event: flowlog.Begins, Start: began, Protocol: unix.IPPROTO_TCP,
+		Client: netip.AddrPortFrom(addrOf(1), 50000), Peer: netip.MustParseAddrPort("198.51.100.80:443"),
+		Outside: netip.MustParseAddrPort("203.0.113.5:40321"), MAC: "02:00:00:00:00:01", User: "user-1", Session: "5e55"})
+	must(t, err)
+	folder := filepath.Join(w.dir, "flows")
+	must(t, os.MkdirAll(folder, 0o700))
+	must(t, os.WriteFile(filepath.Join(folder, "flows-"+began.Format("20060102T150405Z")+".ndjson"), append(line, '\n'),
+		0o600))
+}
+
+// TestWhoisNamesTheUser: API and page name who used an address and port at a time, to those who may ask.
+func TestWhoisNamesTheUser(t *testing.T) {
+	w := newWorld(t, 1)
+	w.logFlow(t)
+	const ask = "whois?endpoint=203.0.113.5:40321"
+	answer := decoded[whoisAnswer](t, w.as("eve", "GET", "/api/v1/"+ask, nil).body)
+	if len(answer.Flows) != 1 || answer.Flows[0].User != "user-1" || answer.Flows[0].Client.Addr() != addrOf(1) {
+		t.Errorf("the API says %+v", answer)
+	}
+	if text := w.logIn("eve").get("/" + ask).body; !strings.Contains(text, "user-1") ||
+		!strings.Contains(text, "02:00:00:00:00:01") {
+		t.Errorf("the page says\n%s", text)
+	}
+	if a := w.logIn("bob").get("/" + ask); a.StatusCode != http.StatusForbidden || strings.Contains(a.body, "user-1") {
+		t.Errorf("to others the page says %s", a.Status)
 	}
 }

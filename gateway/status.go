@@ -55,11 +55,7 @@ func (g *gateway) status() control.Status {
 func (g *gateway) served(st *control.Status) {
 	if g.dhcp != nil {
 		d := g.dhcp.Stats()
-		st.Leases, st.DHCP = d.Leased, dhcpCounts(d)
-		for _, p := range d.Pools {
-			st.Pools = append(st.Pools, control.Pool{First: p.First, Last: p.Last, Leased: p.Leased,
-				Size: config.Range{First: p.First, Last: p.Last}.Size()})
-		}
+		st.Leases, st.Pools, st.DHCP = d.Leased, dhcpPools(d), dhcpCounts(d)
 	}
 	if g.dns != nil {
 		st.DNS = dnsCounts(g.dns.Stats())
@@ -101,6 +97,14 @@ func (g *gateway) served(st *control.Status) {
 	if g.dynamic != nil {
 		maps.Copy(st.RADIUS, askedCounts(g.dynamic.Stats()))
 	}
+}
+
+func dhcpPools(d dhcp.Stats) (all []control.Pool) {
+	for _, p := range d.Pools {
+		all = append(all, control.Pool{First: p.First, Last: p.Last, Leased: p.Leased,
+			Size: config.Range{First: p.First, Last: p.Last}.Size()})
+	}
+	return all
 }
 
 func dhcpCounts(d dhcp.Stats) map[string]uint64 {

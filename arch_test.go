@@ -99,8 +99,8 @@ var allowedImports = map[string][]string{
 	"gateway/dhcp":  {"gateway/framelink", "gateway/ticker", "gateway/budget", "gateway/leasefile"},
 	"gateway/dhcp6": {"gateway/budget", "gateway/due", "gateway/framelink", "gateway/leasefile", "gateway/ticker"},
 	"gateway/dns":   {"gateway/budget"}, "gateway/guesses": {"gateway/budget", "gateway/session"}, // who guesses passwords
-	"gateway/portal": {"gateway/budget", "gateway/certificate", "gateway/guesses", "gateway/oidc", "gateway/session",
-		"gateway/uam", "gateway/weblink", "gateway/wispr", "textfile"},
+	"gateway/portal": {"gateway/budget", "gateway/certificate", "gateway/guesses", "gateway/oidc", "gateway/rooms",
+		"gateway/session", "gateway/uam", "gateway/weblink", "gateway/wispr", "textfile"},
 	"gateway/uam":         {"gateway/budget", "gateway/guesses", "gateway/session", "gateway/weblink", "gateway/wispr"},
 	"gateway/weblink":     {}, // URLs of sites that a client asked for
 	"gateway/wispr":       {},

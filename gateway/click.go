@@ -5,9 +5,7 @@ package gateway
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -34,16 +32,33 @@ func (g *gateway) clickConfig() portal.Click {
 		out.Ask = append(out.Ask, portal.Ask{Field: field, Required: !slices.Contains(c.Optional, field)})
 	}
 	if c.Rooms != "" {
-		out.Room = func(room, lastName string) (user, number string, has bool) {
-			_, has = g.rooms.Until(room, lastName, time.Now())
+		out.Room = func(room, lastName string) (user, number string, err error) {
+			_, err = g.hasRoom(room, lastName)
 			number = rooms.Fold(room)
-			return roomUsers + number, number, has
+			return roomUsers + number, number, err
 		}
 	}
 	if c.Daily() {
 		out.Today = g.today
 	}
 	return out
+}
+
+// errRooms means that nobody knows who has which room.
+var errRooms = errors.New("who has which room is not known: see the problem of the file of rooms in gatewayd status")
+
+// hasRoom returns until when a guest has a room; zero: without an end. The error wraps session.ErrRejected where they do
+// not have it, and is errRooms where no list could be read yet.
+func (g *gateway) hasRoom(room, lastName string) (until time.Time, err error) {
+	list, known := g.rooms.List()
+	until, has := list.Until(room, lastName, time.Now())
+	switch {
+	case !known:
+		return until, errRooms
+	case !has:
+		return until, session.Reject("")
+	}
+	return until, nil
 }
 
 // today is what is left of the day of a client and a room.
@@ -116,9 +131,9 @@ func (g *gateway) takeDay(login *session.Login, key session.Key) (giveBack func(
 		return giveBack, nil
 	}
 	if room := login.Guest.Room; room != "" && g.rooms != nil {
-		until, has := g.rooms.Until(room, login.Guest.LastName, time.Now())
-		if !has {
-			return nil, session.Reject("")
+		until, err := g.hasRoom(room, login.Guest.LastName)
+		if err != nil {
+			return nil, err
 		}
 		if left := max(time.Until(until), time.Nanosecond); !until.IsZero() &&
 			(login.Limits.SessionTimeout == 0 || left < login.Limits.SessionTimeout) {
@@ -166,15 +181,13 @@ func said(guest *session.Guest) (attrs []any) {
 	return attrs
 }
 
-// openRooms follows the file of rooms.
+// openRooms follows the file of rooms. One with a mistake, or none, does not keep the gateway from starting.
 func (g *gateway) openRooms(context.Context) (o opened, err error) {
 	path := g.cfg.Click.Rooms
 	if path == "" || !g.cfg.Portal.Enabled {
 		return o, nil
 	}
-	if g.rooms, err = rooms.Open(path, time.Local, g.log); err != nil {
-		return o, err
-	}
+	g.rooms = rooms.Begin(path, time.Local, g.log)
 	o.run = func(ctx context.Context) error { return runAll(ctx, g.rooms.Follow, g.endLeft) }
 	return o, nil
 }
@@ -200,13 +213,17 @@ func (g *gateway) endLeft(ctx context.Context) error {
 
 // endLeftOf ends the sessions of guests that have left and had left before, and returns all that have left.
 func (g *gateway) endLeftOf(before map[string]bool) map[string]bool {
-	left := map[string]bool{}
+	list, known := g.rooms.List()
+	if !known {
+		return nil
+	}
+	left, now := map[string]bool{}, time.Now()
 	var over []session.Session
 	for s := range g.table.Each {
 		if s.Guest == nil || s.Guest.Room == "" {
 			continue
 		}
-		if _, has := g.rooms.Until(s.Guest.Room, s.Guest.LastName, time.Now()); !has {
+		if _, has := list.Until(s.Guest.Room, s.Guest.LastName, now); !has {
 			left[s.ID] = true
 			if before[s.ID] {
 				over = append(over, s)
@@ -225,7 +242,7 @@ func (g *gateway) endLeftOf(before map[string]bool) map[string]bool {
 	return left
 }
 
-// rememberedGuests are the remembered devices. Those of guests come in as long as the room is theirs, with the limits
+// rememberedGuests are the remembered devices. Those of guests come in as long as they would by a click, with the limits
 // of the configuration and what is left of the day.
 type rememberedGuests struct {
 	*device.Remembered
@@ -240,17 +257,29 @@ func (r rememberedGuests) Ask(ctx context.Context, c session.Credentials) (sessi
 	}
 	given := r.g.guestLogin()
 	login.Limits, login.Sessions = given.Limits, given.Sessions
-	if room := login.Guest.Room; room != "" {
-		has := false
-		if r.g.rooms != nil {
-			_, has = r.g.rooms.Until(room, login.Guest.LastName, time.Now())
-		}
-		if !has || !r.g.cfg.Auth.Has(config.MethodClickThrough) {
-			_, err := r.Forget(c.Key.MAC)
-			return session.Login{}, errors.Join(session.ErrRejected, err)
-		}
+	switch err := r.g.stillGuest(login.Guest); {
+	case errors.Is(err, session.ErrRejected):
+		_, failed := r.Forget(c.Key.MAC)
+		return session.Login{}, errors.Join(err, failed)
+	case err != nil:
+		return session.Login{}, err
 	}
 	return login, nil
+}
+
+// stillGuest returns nil if a guest would come in by a click now too: there is the method, and they have the room, where
+// they said one or rooms are asked for. The errors are those of hasRoom.
+func (g *gateway) stillGuest(guest *session.Guest) error {
+	c := g.cfg.Click
+	asked := slices.Contains(c.Ask, config.AskRoom) && !slices.Contains(c.Optional, config.AskRoom)
+	switch {
+	case !g.cfg.Auth.Has(config.MethodClickThrough), guest.Room == "" && asked, guest.Room != "" && g.rooms == nil:
+		return session.Reject("")
+	case guest.Room == "":
+		return nil
+	}
+	_, err := g.hasRoom(guest.Room, guest.LastName)
+	return err
 }
 
 // showRooms adds the file of rooms to the status.
@@ -272,9 +301,6 @@ func (s *survey) clickThrough() {
 		return
 	}
 	file, err := rooms.Open(c.Rooms, time.Local, slog.New(slog.DiscardHandler))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = &os.PathError{Op: "reading who has which room", Path: c.Rooms, Err: fs.ErrNotExist}
-	}
 	s.refuse(err)
 	if err != nil {
 		return

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -11,9 +12,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/device"
+	"github.com/gateweigh/gateweigh/gateway/rooms"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
@@ -97,7 +102,8 @@ func TestGuestOfARoom(t *testing.T) {
 	serveHotel := func(keys string) daemon {
 		return serveLogging(t, hotel(t, dir, keys), slog.New(slog.NewTextHandler(log, nil)))
 	}
-	const limited = "daily_time = \"2h\"\nroom_daily_data = \"400kB\""
+	begins := time.Now().Add(12 * time.Hour).Format("15:04") // the test's day must not be over meanwhile
+	limited := fmt.Sprintf("daily_time = \"2h\"\nroom_daily_data = \"400kB\"\nday_begins = %q", begins)
 	d := serveHotel(limited)
 	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
 	lease(t)
@@ -129,7 +135,7 @@ func TestGuestOfARoom(t *testing.T) {
 	awaitState(t, d, session.PreAuth)
 	netnstest.Await(t, "the day is used up", func() error {
 		code, page := sendGuest(t, "204", "García")
-		if code != "200" || !strings.Contains(page, "all of today&#39;s") || !strings.Contains(page, "00:00") {
+		if code != "200" || !strings.Contains(page, "all of today&#39;s") || !strings.Contains(page, begins) {
 			return fmt.Errorf("answered by %s:\n%s", code, page)
 		}
 		return nil
@@ -168,8 +174,13 @@ func TestGuestOfARoom(t *testing.T) {
 		}
 		return nil
 	})
-	if got := d.client(t); got.ID != id {
+	must(t, d.stop()) // without a list the gateway starts too
+	d = serveHotel("daily_time = \"3h\"")
+	if got := d.client(t); got.ID != id || !clientReachesServer() {
 		t.Errorf("a file with a mistake, or none, ended the session: %+v", got)
+	}
+	if want := "who has which room is not known"; !strings.Contains(log.String(), want) {
+		t.Errorf("the log has no %q", want)
 	}
 	replace("204; Smith\n") // the next guest
 	if s := awaitState(t, d, session.PreAuth); s.LastEnd.Cause != session.AdminReset {
@@ -217,10 +228,9 @@ func TestCheckRooms(t *testing.T) {
 	cfg := hotel(t, dir, "")
 	list := filepath.Join(dir, "rooms")
 	for text, want := range map[string]string{
-		"":                          "has no room",
-		"204; García; 3.12.2026\n":  `:1: room 204: "3.12.2026" is no date`,
-		"204; García\n204;garcia\n": `:2: room and guest "204 garcia" is there twice`,
-		"204; a; 2026-12-03; b\n":   ":1: a line has at most three parts",
+		"":                         "has no room",
+		"204; García; 3.12.2026\n": `:1: room 204: "3.12.2026" is no date`,
+		"204; a; 2026-12-03; b\n":  ":1: a line has at most three parts",
 	} {
 		must(t, os.WriteFile(list, []byte(text), 0o600))
 		var all []string
@@ -237,7 +247,91 @@ func TestCheckRooms(t *testing.T) {
 		t.Errorf("a list that everybody reads: %v", found)
 	}
 	must(t, os.Remove(list))
-	if found := CheckFiles(cfg); len(found) == 0 || !strings.Contains(found[0].Text, list) {
+	if found := CheckFiles(cfg); len(found) == 0 || !strings.Contains(found[0].Text, list) ||
+		!strings.Contains(found[0].Text, "write a guest a line") {
 		t.Errorf("a list that is missing: %v", found)
 	}
+}
+
+// TestStillGuest: a remembered guest comes in as one who clicks now would: there is the method, and a room, where they
+// are asked for. As long as nobody knows the rooms nobody is refused, and no session ends.
+func TestStillGuest(t *testing.T) {
+	dir := t.TempDir()
+	list := filepath.Join(dir, "rooms")
+	must(t, os.WriteFile(list, []byte("204; García\n"), 0o600))
+	none, garcia, smith := session.Guest{Name: "Ada"}, session.Guest{Room: "204", LastName: "García"},
+		session.Guest{Room: "204", LastName: "Smith"}
+	asked := hotel(t, dir, "")
+	optional, free, closed := *asked, *asked, *asked
+	optional.Click.Optional = []string{config.AskRoom, config.AskLastName}
+	free.Click.Ask, free.Click.Optional, free.Click.Rooms = nil, nil, ""
+	closed.Auth.Methods = []string{config.MethodVoucher}
+	read := rooms.Begin(list, time.UTC, slog.New(slog.DiscardHandler))
+	unread := rooms.Begin(list+".missing", time.UTC, slog.New(slog.DiscardHandler))
+	for name, tt := range map[string]struct {
+		cfg   *config.Config
+		rooms *rooms.File
+		guest session.Guest
+		want  error
+	}{
+		"their room":              {asked, read, garcia, nil},
+		"another's room":          {asked, read, smith, session.ErrRejected},
+		"no room":                 {asked, read, none, session.ErrRejected},
+		"no room, which they may": {&optional, read, none, nil},
+		"another's, optional":     {&optional, read, smith, session.ErrRejected},
+		"rooms are not asked":     {&free, nil, none, nil},
+		"rooms no longer asked":   {&free, nil, garcia, session.ErrRejected},
+		"no method":               {&closed, read, garcia, session.ErrRejected},
+		"no method, no room":      {&closed, read, none, session.ErrRejected},
+		"rooms not known":         {asked, unread, smith, errRooms},
+		"not known, no room":      {asked, unread, none, session.ErrRejected},
+	} {
+		g := &gateway{cfg: tt.cfg, rooms: tt.rooms}
+		if err := g.stillGuest(&tt.guest); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+	if left := (&gateway{rooms: unread}).endLeftOf(map[string]bool{"a": true}); len(left) != 0 { // it has no table
+		t.Errorf("without a list %v have left", left)
+	}
+}
+
+// TestListedDevicesStay: a device that came in by the file stays while the file cannot be read; others are refused, and
+// are let in once it can.
+func TestListedDevicesStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "devices")
+	file := device.BeginFile(path, slog.New(slog.DiscardHandler))
+	in, out := datapath.MAC{2, 0, 0, 0, 0, 1}, datapath.MAC{2, 0, 0, 0, 0, 2}
+	l := listedDevices{file, listedOnes{in}}
+	ask := func(mac datapath.MAC) error {
+		_, err := l.Ask(t.Context(), session.Credentials{Key: session.Key{MAC: mac}})
+		return err
+	}
+	if err := ask(in); !errors.Is(err, errListed) {
+		t.Errorf("the device that is inside: %v", err)
+	}
+	if err := ask(out); !errors.Is(err, session.ErrRejected) {
+		t.Errorf("the device outside: %v", err)
+	}
+	if _, problem := file.State(); problem == nil || !strings.Contains(problem.Error(), path) ||
+		!strings.Contains(problem.Error(), "write a device a line") {
+		t.Errorf("the problem is %v", problem)
+	}
+	must(t, os.WriteFile(path, []byte("02:00:00:00:00:02\n"), 0o600))
+	if err := ask(in); !errors.Is(err, session.ErrRejected) {
+		t.Errorf("the device that the file does not have: %v", err)
+	}
+	if err := ask(out); err != nil {
+		t.Errorf("the device of the file: %v", err)
+	}
+}
+
+// listedOnes has a session of a device that came in by the file.
+type listedOnes struct{ mac datapath.MAC }
+
+func (l listedOnes) ClientsOf(mac datapath.MAC) []session.Session {
+	if mac != l.mac {
+		return nil
+	}
+	return []session.Session{{Key: session.Key{MAC: mac}, Login: session.Login{Way: session.ByList}}}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
@@ -46,10 +47,8 @@ func (g *gateway) openDevices(context.Context) (o opened, err error) {
 		sources, runs = append(sources, rememberedGuests{remembered, g}), append(runs, remembered.Run)
 	}
 	if cfg.File != "" {
-		if g.devices.file, err = device.OpenFile(cfg.File, g.log); err != nil {
-			return o, err
-		}
-		sources, runs = append(sources, g.devices.file), append(runs, g.devices.file.Follow)
+		g.devices.file = device.BeginFile(cfg.File, g.log)
+		sources, runs = append(sources, listedDevices{g.devices.file, g.table}), append(runs, g.devices.file.Follow)
 	}
 	desk := device.New(device.Config{Sources: sources, Servers: g.deviceServers(), Table: limitDefaults{g.table, g, false},
 		Keep: cfg.AskAgain, Log: g.log})
@@ -72,6 +71,27 @@ func (g *gateway) openDevices(context.Context) (o opened, err error) {
 	g.resumeDevices(desk)
 	o.run = func(ctx context.Context) error { return runAll(ctx, append(runs, desk.Run)...) }
 	return o, nil
+}
+
+// listedDevices are the devices of the file. As long as it could not be read, those that came in by it before stay.
+type listedDevices struct {
+	*device.File
+	table interface {
+		ClientsOf(datapath.MAC) []session.Session
+	}
+}
+
+// errListed means that nobody knows which devices come in.
+var errListed = errors.New("which devices come in is not known: see the problem of their file in gatewayd status")
+
+// Ask implements device.Source.
+func (l listedDevices) Ask(ctx context.Context, c session.Credentials) (session.Login, error) {
+	if !l.Known() && slices.ContainsFunc(l.table.ClientsOf(c.Key.MAC), func(s session.Session) bool {
+		return s.Way == session.ByList
+	}) {
+		return session.Login{}, errListed
+	}
+	return l.File.Ask(ctx, c)
 }
 
 // endWays ends the sessions of devices whose way in the configuration has no longer.

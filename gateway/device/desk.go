@@ -287,11 +287,8 @@ func (d *Desk) decide(l *lane, mac datapath.MAC, before answer) (found *answer, 
 	switch found.verdict {
 	case yes:
 		for _, s := range outside {
-			switch d.admit(s, found.login, id) {
-			case no:
-				found.verdict, found.until = no, time.Now().Add(d.cfg.Keep)
-			case unknown:
-				found.verdict, found.until = unknown, time.Now().Add(retryAfter)
+			if v, until := d.admit(s, found.login, id); v != yes {
+				found.verdict, found.until = v, until
 			}
 			id = "" // of one session
 		}
@@ -379,8 +376,15 @@ func (d *Desk) ask(l *lane, s session.Session, before answer) (found *answer, id
 	return found, id
 }
 
-// admit lets a client in, and returns whether it could: unknown, where the reason may pass soon.
-func (d *Desk) admit(s session.Session, login session.Login, id string) verdict {
+// Later is an error that says from when on a login may be let in.
+type Later interface {
+	error
+	Again() time.Time
+}
+
+// admit lets a client in, and returns whether it could: unknown, where the reason may pass soon. Until then an answer
+// other than yes holds.
+func (d *Desk) admit(s session.Session, login session.Login, id string) (verdict, time.Time) {
 	login.For, login.SessionID = s.Key, id
 	_, err := d.cfg.Table.Admit(s.Addr, login)
 	switch {
@@ -388,16 +392,19 @@ func (d *Desk) admit(s session.Session, login session.Login, id string) verdict 
 		d.count(&d.stats.Admitted)
 	case errors.Is(err, session.ErrUnknown), errors.Is(err, session.ErrMoved), errors.Is(err, session.ErrClosed):
 		// it is gone, or the daemon ends
-	case errors.Is(err, session.ErrSessions), errors.Is(err, session.ErrUnfit):
+	case errors.Is(err, session.ErrSessions), errors.Is(err, session.ErrUnfit), errors.Is(err, session.ErrRejected):
 		d.cfg.Log.Info("device rejected", "client", s.Key.String(), "user", login.User, "err", err)
-		return no
+		if later := Later(nil); errors.As(err, &later) {
+			return no, later.Again()
+		}
+		return no, time.Now().Add(d.cfg.Keep)
 	default:
 		d.failed.Do(func() {
 			d.cfg.Log.Error("letting a device in: it is tried again", "client", s.Key.String(), "err", err)
 		})
-		return unknown
+		return unknown, time.Now().Add(retryAfter)
 	}
-	return yes
+	return yes, time.Time{}
 }
 
 // expel ends the session of a device that is let in no longer.

@@ -207,18 +207,41 @@ func TestNobodyAnswers(t *testing.T) {
 	})
 }
 
+// usedUp is the error of a day that is used up.
+type usedUp struct {
+	error
+	again time.Time
+}
+
+func (u usedUp) Again() time.Time { return u.again }
+func (u usedUp) Unwrap() error    { return u.error }
+
+// overFor stands for usedUp with a time in a test's own clock.
+type overFor time.Duration
+
+func (overFor) Error() string { return "a day that is used up" }
+
 // TestCannotBeAdmitted: a device that the sources let in and the table does not stays outside: for as long as an answer
-// holds where its user has too many sessions, and shortly where the disk is full.
+// holds where its user has too many sessions, and shortly where the disk is full. Where a day is used up, it is until
+// the next one begins.
 func TestCannotBeAdmitted(t *testing.T) {
-	for err, wait := range map[error]time.Duration{session.ErrSessions: time.Hour, errors.New("disk full"): retryAfter} {
+	for err, wait := range map[error]time.Duration{session.ErrSessions: time.Hour, errors.New("disk full"): retryAfter,
+		session.Reject(""): time.Hour, overFor(17 * time.Hour): 17 * time.Hour} {
 		play(t, func(s scene) {
 			s.table.err = err
+			if over, is := err.(overFor); is {
+				s.table.err = usedUp{session.Reject(""), time.Now().Add(time.Duration(over))}
+			}
 			s.Seen(some)
 			s.expect("first", session.Leased, 1)
 			s.Seen(some)
 			s.expect("seen again", session.Leased, 0)
+			time.Sleep(wait - sweepEvery)
+			s.Seen(some)
+			s.expect("shortly before", session.Leased, 0)
 			s.table.err = nil
-			time.Sleep(wait + sweepEvery)
+			time.Sleep(2 * sweepEvery)
+			s.Seen(some)
 			s.expect("later", session.Authenticated, 1)
 		})
 	}

@@ -43,8 +43,11 @@ const colons = "aa:bb:cc:dd:ee:ff"
 const maxName = 253
 
 var kind = listfile.Kind{
-	Stays: "the devices stay as they were read before", Read: "devices read", Unit: "devices", One: "device",
-	Matter: "who comes in", Refused: 0o022, Remedy: "others may write it: chmod go-w",
+	Stays:  "the devices stay as they were read before",
+	Unread: "which devices come in is not known: no other one comes in by its file, and those that are inside stay",
+	Read:   "devices read", Unit: "devices", One: "device",
+	Missing: "write a device a line, such as 00:00:5e:00:53:01 - printer",
+	Matter:  "who comes in", Refused: 0o022, Remedy: "others may write it: chmod go-w",
 }
 
 // OpenFile reads a file of devices. Errors name the file and the line.
@@ -55,6 +58,14 @@ func OpenFile(path string, log *slog.Logger) (*File, error) {
 	}
 	return &File{lines}, nil
 }
+
+// BeginFile is OpenFile for a daemon: a file that cannot be read has no devices until it is mended. State says why.
+func BeginFile(path string, log *slog.Logger) *File {
+	return &File{listfile.Begin(path, kind, log, parseLine)}
+}
+
+// Known reports whether some version of the file could be read. Without one it says nothing of any device.
+func (f *File) Known() bool { return f.lines.Read() }
 
 // Follow reads the file whenever it has changed, until ctx ends.
 func (f *File) Follow(ctx context.Context) error { return f.lines.Follow(ctx) }

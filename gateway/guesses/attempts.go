@@ -59,6 +59,9 @@ type attempt struct {
 
 	users  int      // guarded by attempts.mu: requests that have the turn or wait for it
 	failed failures // written with the turn and attempts.mu
+
+	room   string // the last one that was wrong; read and written with the turn
+	ofRoom int    // its failures in a row; read and written with the turn
 }
 
 // turn is a client's right to try a password, until end.
@@ -140,6 +143,13 @@ func (t *turn) succeeded() {
 	t.attempts.mu.Lock()
 	defer t.attempts.mu.Unlock()
 	t.failed.count = 0
+}
+
+// forgive forgets so many failures.
+func (t *turn) forgive(n int) {
+	t.attempts.mu.Lock()
+	defer t.attempts.mu.Unlock()
+	t.failed.count = max(t.failed.count-n, 0)
 }
 
 func (t *turn) fail() {

@@ -1,6 +1,6 @@
 // Package guesses slows down who guesses passwords, whatever the way in: wrong passwords are counted by the client's
 // MAC address, by the user's name, and by the line that an access node names; wrong voucher codes by the MAC address,
-// and all of them together.
+// and all of them together; wrong names of a room's guests as these, and by the room.
 //
 // Nobody is locked out by mistyping, and no client's wrong passwords lock out another: a wait is for the guesser's
 // device, and for a name it is short and not for the device where the user last logged in. Codes have no name: somebody
@@ -22,6 +22,7 @@ type Guard struct {
 	names       names
 	accessLines accessLines
 	codes       Codes
+	rooms       names // wrong names of a room's guests
 
 	// Codes counts the wrong codes of several guards together; nil: those of this one alone.
 	Codes *Codes

@@ -1,7 +1,8 @@
 // Package listfile reads files in which people write an entry a line, and reads them again when they have changed.
 //
 // Blank lines and lines that begin with # are ignored. A file that cannot be read, or has mistakes, changes nothing:
-// what it said before stays, and the log names each mistake with its line.
+// what it said before stays, and the log names each mistake with its line. An entry may be there twice where both make
+// one (Merger).
 package listfile
 
 import (
@@ -32,13 +33,18 @@ const (
 // Kind is a kind of file: what it says of itself in messages, and who may have access to it.
 type Kind struct {
 	Stays   string      // "local accounts stay as they were read before"
+	Unread  string      // the same where none was read before: "there are no local accounts"
 	Read    string      // "local accounts read"
 	Unit    string      // of the number of entries in the log: "accounts"
 	One     string      // an entry, before its key: "account"
 	Matter  string      // what a stranger could change: "the accounts"
 	Refused fs.FileMode // permissions that nobody may have
 	Remedy  string      // what to do about them: "others may read it or the group may write it; chmod 640"
+	Missing string      // what to do where there is no file: "write an account a line"; empty: only that
 }
+
+// Merger is an entry of which a file may have several with one key: Merge returns the one that they make.
+type Merger[E any] interface{ Merge(E) E }
 
 // File is a file whose lines make an index of entries by key. Its methods may be called from several goroutines.
 type File[E any] struct {
@@ -49,10 +55,12 @@ type File[E any] struct {
 
 	mu    sync.Mutex
 	byKey map[string]E // guarded by mu; a map is never changed once it is stored here
-	// stamp is the stamp of the file that was last read. settled means that a later change must have another stamp.
-	// Guarded by mu.
+	// stamp is the stamp of the file that was last read, and since when it was first seen. settled means that a later
+	// change must have another stamp. Guarded by mu.
 	stamp   stamp
+	since   time.Time
 	settled bool
+	read    bool               // some version of the file could be read; guarded by mu
 	problem error              // why the present file could not be read, so that byKey is older; guarded by mu
 	changed func(map[string]E) // see OnChange; guarded by mu
 }
@@ -60,13 +68,26 @@ type File[E any] struct {
 // Open reads a file. line reads a line that is neither empty nor a comment, without space around it; its errors must
 // not quote secrets. Errors of Open name the file and the line.
 func Open[E any](path string, kind Kind, log *slog.Logger, line func(string) (string, E, error)) (*File[E], error) {
-	f := &File[E]{kind: kind, path: path, log: log, line: line}
+	f := &File[E]{kind: kind, path: path, log: log, line: line, since: time.Now(), read: true}
 	var err error
 	f.byKey, f.stamp, err = f.load()
 	if err != nil {
 		return nil, err
 	}
 	return f, nil
+}
+
+// Begin is Open for a file without which a daemon goes on: one that cannot be read, or has mistakes, has no entries
+// until it is mended. The log and Problem say so.
+func Begin[E any](path string, kind Kind, log *slog.Logger, line func(string) (string, E, error)) *File[E] {
+	f := &File[E]{kind: kind, path: path, log: log, line: line, since: time.Now()}
+	var err error
+	if f.byKey, f.stamp, err = f.load(); err != nil {
+		f.problem = err
+		log.Error(kind.Unread, "error", err)
+	}
+	f.read = err == nil
+	return f
 }
 
 // OnChange has f called with the entries of each later version of the file, while the file is locked. It must be called
@@ -78,6 +99,13 @@ func (f *File[E]) Problem() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.problem
+}
+
+// Read reports whether some version of the file could be read. Without one there are no entries.
+func (f *File[E]) Read() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.read
 }
 
 // followEvery is the interval at which Follow checks the file.
@@ -106,26 +134,38 @@ func (f *File[E]) Entries() map[string]E {
 		return f.byKey
 	}
 	byKey, seen, err := f.load()
+	if seen != f.stamp {
+		f.since = time.Now()
+	}
 	// A change within the same tick of the file system's clock has the same stamp, so a file that changed less than a
-	// second ago is read again.
-	f.settled = time.Since(seen.changed()) > time.Second
+	// second ago is read again. One of which the change is in the future, because the clock was set back, was seen first
+	// more than a second ago.
+	f.settled = time.Since(seen.changed()) > time.Second || time.Since(f.since) > time.Second
 	f.problem = err
 	switch {
 	case err != nil:
 		if seen != f.stamp { // logged once for each state of the file
-			f.log.Error(f.kind.Stays, "error", err)
+			f.log.Error(f.consequence(), "error", err)
 		}
 	default:
 		if seen != f.stamp {
 			f.log.Info(f.kind.Read, "file", f.path, f.kind.Unit, len(byKey))
 		}
-		f.byKey = byKey
+		f.byKey, f.read = byKey, true
 		if f.changed != nil && seen != f.stamp {
 			f.changed(byKey)
 		}
 	}
 	f.stamp = seen
 	return f.byKey
+}
+
+// consequence is what follows from a file that cannot be read. f.mu is held.
+func (f *File[E]) consequence() string {
+	if f.read {
+		return f.kind.Stays
+	}
+	return f.kind.Unread
 }
 
 // stamp identifies a version of the file: its device, inode, size and times. The zero value stands for no file.
@@ -152,6 +192,9 @@ func (f *File[E]) load() (map[string]E, stamp, error) {
 	path := f.path
 	// O_NONBLOCK: opening a pipe would block.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) && f.kind.Missing != "" {
+		return nil, stamp{}, fmt.Errorf("%w: %s", err, f.kind.Missing)
+	}
 	if err != nil {
 		return nil, stamp{}, err
 	}
@@ -190,8 +233,12 @@ func Parse[E any](name string, kind Kind, r io.Reader, line func(string) (string
 			continue
 		}
 		key, entry, err := line(text)
-		if _, twice := byKey[key]; err == nil && twice {
-			err = fmt.Errorf("%s %q is there twice", kind.One, key)
+		if before, twice := byKey[key]; err == nil && twice {
+			if m, may := any(before).(Merger[E]); may {
+				entry = m.Merge(entry)
+			} else {
+				err = fmt.Errorf("%s %q is there twice", kind.One, key)
+			}
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s:%d: %w", name, n, err))

@@ -5,6 +5,7 @@ package portal
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"net/mail"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/gateway/guesses"
+	"github.com/gateweigh/gateweigh/gateway/rooms"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -24,9 +26,10 @@ type Click struct {
 	Box bool
 	// Ask are the fields of the form, in their order.
 	Ask []Ask
-	// Room tells whether the guest with a last name, as typed, has a room, and what sessions of the room are called, as
-	// "room:204" and with the number as the operator writes it. Needed with FieldRoom.
-	Room func(room, lastName string) (user, number string, has bool)
+	// Room tells what sessions of the room of the guest with a last name, as typed, are called: "room:204", and the number
+	// alone as rooms.Fold has it. The error wraps session.ErrRejected where the guest does not have the room; any other
+	// one means that nobody knows. Needed with FieldRoom.
+	Room func(room, lastName string) (user, number string, err error)
 	// Today tells what is left of the day of a client, and of a room by its number; "": none. nil: no day limits anything.
 	Today func(key session.Key, room string) (Today, error)
 }
@@ -85,19 +88,13 @@ type clickField struct {
 
 var clickFields = map[string]clickField{
 	FieldName: {func(t *Texts) string { return t.Name }, "text", "name", 100, hasLetter},
-	FieldLastName: {func(t *Texts) string { return t.LastName }, "text", "family-name", 64,
-		func(s string) bool { return s != "" }},
-	FieldRoom:  {func(t *Texts) string { return t.Room }, "text", "off", 16, isRoom},
+	FieldLastName: {func(t *Texts) string { return t.LastName }, "text", "family-name", rooms.MaxName,
+		func(s string) bool { return rooms.ValidName(s, rooms.MaxName) }},
+	FieldRoom:  {func(t *Texts) string { return t.Room }, "text", "off", rooms.MaxRoom, rooms.ValidRoom},
 	FieldEmail: {func(t *Texts) string { return t.Email }, "email", "email", 254, isEmail}, // RFC 5321, 4.5.3.1
 }
 
 func hasLetter(s string) bool { return strings.ContainsFunc(s, unicode.IsLetter) }
-
-func isRoom(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	})
-}
 
 // isEmail reports whether a text is an address for e-mail, without a name beside it.
 func isEmail(s string) bool {
@@ -200,7 +197,7 @@ func (p *Portal) logInByClick(w http.ResponseWriter, r *http.Request, page *Page
 // answers, and reports false, where the client does not come in.
 func (p *Portal) findRoom(w http.ResponseWriter, page *Page, room string, key session.Key, guest *session.Guest,
 	login *session.Login, try *guesses.Try) bool {
-	if wait, all := try.WaitCode(); wait > 0 {
+	if wait, all := try.WaitRoom(rooms.Fold(room)); wait > 0 {
 		if all {
 			p.manyCodes.Do(func() {
 				p.log.Warn("too many wrong rooms or voucher codes of all devices together: they have to wait", "client",
@@ -210,9 +207,16 @@ func (p *Portal) findRoom(w http.ResponseWriter, page *Page, room string, key se
 		p.wait(w, page, "login.html", wait)
 		return false
 	}
-	user, number, has := p.cfg.Click.Room(room, guest.LastName)
-	if !has {
-		try.WrongCode()
+	user, number, err := p.cfg.Click.Room(room, guest.LastName)
+	switch {
+	case err == nil:
+	case !errors.Is(err, session.ErrRejected):
+		p.counters.unavailable.Add(1)
+		p.log.Warn("nobody could decide on a log-in", "client", key.String(), "by", "room", "error", err)
+		p.unavailable(w, page)
+		return false
+	default:
+		try.WrongRoom(number)
 		p.counters.rejected.Add(1)
 		p.log.Info("log-in rejected: a wrong room number or name", "client", key.String(), "failures", try.FailedCodes())
 		page.Alert = page.T.WrongRoom
@@ -223,7 +227,7 @@ func (p *Portal) findRoom(w http.ResponseWriter, page *Page, room string, key se
 		p.render(w, http.StatusOK, "login.html", page)
 		return false
 	}
-	try.RightCode()
+	try.RightRoom(number)
 	guest.Room, login.User, login.Shared = number, user, false
 	return true
 }
@@ -290,5 +294,5 @@ func byRoom(s session.Session) bool { return s.Guest != nil && s.Guest.Room != "
 
 // isRoomOf reports whether a room's number as typed is that of a session.
 func isRoomOf(number string, s session.Session) bool {
-	return byRoom(s) && strings.EqualFold(strings.TrimSpace(number), s.Guest.Room)
+	return byRoom(s) && rooms.Fold(number) == s.Guest.Room
 }

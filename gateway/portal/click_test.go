@@ -5,6 +5,7 @@ package portal
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/gateweigh/gateweigh/gateway/guesses"
+	"github.com/gateweigh/gateweigh/gateway/rooms"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -25,8 +28,14 @@ import (
 func hotel() Config {
 	return Config{Title: "Hotel Adria", Methods: Methods{ClickThrough: true}, Terms: "Be kind.\n\nNo warranty.",
 		Click: Click{Box: true, Ask: []Ask{{FieldRoom, true}, {FieldLastName, true}, {FieldEmail, false}},
-			Room: func(room, lastName string) (user, number string, has bool) {
-				return "room:" + room, room, room == "204" && strings.EqualFold(lastName, "García")
+			Room: func(room, lastName string) (user, number string, err error) {
+				switch number = rooms.Fold(room); {
+				case number == "999":
+					err = errors.New("nobody knows the rooms")
+				case number != "204" && number != "suite-e" || rooms.Fold(lastName) != "garcia":
+					err = session.Reject("")
+				}
+				return "room:" + number, number, err
 			}}}
 }
 
@@ -65,7 +74,7 @@ func TestGuest(t *testing.T) {
 	if r := request(t, clientA, base+"/logout", out); r.StatusCode != 200 || len(w.table.causes()) != 0 {
 		t.Errorf("log-out with another room: %s", r.Status)
 	}
-	out.Set("username", "204")
+	out.Set("username", " ２０４")
 	if r := request(t, clientA, base+"/logout", out); r.StatusCode != 303 || len(w.table.causes()) != 1 {
 		t.Errorf("log-out with the room: %s", r.Status)
 	}
@@ -83,6 +92,9 @@ func TestClickRefuses(t *testing.T) {
 		"no room":                     {[]string{FieldRoom, ""}, english.CheckFields},
 		"field left out":              {[]string{FieldLastName, "-"}, english.CheckFields},
 		"room with a space":           {[]string{FieldRoom, "2 04"}, english.CheckFields},
+		"room that folds to nothing":  {[]string{FieldRoom, "\u037a"}, english.CheckFields},
+		"room that folds to spaces":   {[]string{FieldRoom, "\ufdfa"}, english.CheckFields},
+		"name that folds to nothing":  {[]string{FieldLastName, "\uff9e"}, english.CheckFields},
 		"over-long name":              {[]string{FieldLastName, strings.Repeat("x", 65)}, english.CheckFields},
 		"control characters":          {[]string{FieldLastName, "gar\x1b[31mcía"}, english.CheckFields},
 		"two lines":                   {[]string{FieldLastName, "garcía\r\nfake"}, english.CheckFields},
@@ -129,35 +141,77 @@ func TestButtonAccepts(t *testing.T) {
 	}
 }
 
-// TestRoomsAreNotGuessed: a device that guesses rooms has to wait, and so have all together, whatever their addresses
-// are. Names are not in the log.
+// TestRoomWithAccents: a guest whose room has a letter with an accent is its owner with it and without.
+func TestRoomWithAccents(t *testing.T) {
+	w := start(t, hotel())
+	form := clickForm(t, FieldRoom, "Suite-É")
+	r := request(t, clientA, base+"/login", form)
+	if s, _ := w.table.Get(clientA); r.StatusCode != 303 || s.User != "room:suite-e" {
+		t.Fatalf("%s: the client is %s as %q", r.Status, s.State, s.User)
+	}
+	form.Set(FieldRoom, "suite-é") // a second tap
+	form.Set(FieldLastName, "GARCIA")
+	if s, _ := w.table.Get(clientA); !w.isOwner(form, s) {
+		t.Errorf("a second tap is another's")
+	}
+	out := url.Values{"token": {token(t, clientA, "/status")}, "username": {"SUITE-É"}}
+	if r := request(t, clientA, base+"/logout", out); r.StatusCode != 303 || len(w.table.causes()) != 1 {
+		t.Errorf("log-out with the room: %s", r.Status)
+	}
+}
+
+// TestRoomsAreNotKnown: where nobody knows who has which room, the guest is told to come back, and has not guessed.
+func TestRoomsAreNotKnown(t *testing.T) {
+	w := start(t, hotel())
+	for range 12 {
+		r := request(t, clientA, base+"/login", clickForm(t, FieldRoom, "999"))
+		if r.StatusCode != 503 || !strings.Contains(r.body, english.UnavailableText) {
+			t.Fatalf("%s:\n%s", r.Status, r.main())
+		}
+	}
+	if st := w.Stats(); st.Unavailable != 12 || st.Rejected+st.BackedOff != 0 {
+		t.Errorf("counted %+v", st)
+	}
+}
+
+// TestRoomsAreNotGuessed: a wrong room counts for the device, for the room, and for all devices together, each of which
+// then has to wait. Names are not in the log. How long is tested in package guesses: here they wait for half a minute.
 func TestRoomsAreNotGuessed(t *testing.T) {
 	var log bytes.Buffer
 	cfg := hotel()
 	cfg.Log = slog.New(slog.NewTextHandler(&syncWriter{w: &log}, nil))
+	cfg.Guard = &guesses.Guard{}
 	w := start(t, cfg)
-	guess := func(room string) int {
-		return request(t, clientA, base+"/login", clickForm(t, FieldRoom, room, FieldLastName, "Secretname")).StatusCode
-	}
-	for i := 0; guess("205") != 429; i++ {
-		if i == 12 {
-			t.Fatal("a guesser never has to wait")
+	// wrong counts so many wrong rooms of a device, as if it had waited between them.
+	wrong := func(device byte, room string, times int) {
+		try, err := cfg.Guard.Enter(t.Context(), guesses.Attempter{MAC: guesses.MAC{2, 9, 0, 0, 0, device}})
+		if err != nil {
+			t.Fatal(err)
 		}
+		for range times {
+			try.WrongRoom(room)
+		}
+		try.Leave()
 	}
-	if code := request(t, clientA, base+"/login", clickForm(t)).StatusCode; code != 429 {
+	guess := func(device byte, room, name string) int {
+		if err := w.table.change(clientA, func(s *session.Session) { s.MAC = [6]byte{2, 9, 0, 0, 0, device} }); err != nil {
+			t.Fatal(err)
+		}
+		return request(t, clientA, base+"/login", clickForm(t, FieldRoom, room, FieldLastName, name)).StatusCode
+	}
+	if code := guess(1, "205", "Secretname"); code != 200 {
+		t.Errorf("a first wrong room: %d", code)
+	}
+	wrong(1, "205", 20)
+	if code := guess(1, "204", "García"); code != 429 {
 		t.Errorf("while the guesser has to wait, the right room: %d", code)
 	}
-	for i := range 120 { // each device guesses once
-		must := w.table.change(clientA, func(s *session.Session) { s.MAC[3], s.MAC[4] = 7, byte(i) })
-		if must != nil {
-			t.Fatal(must)
-		}
-		if guess("206") == 429 {
-			break
-		}
-		if i == 119 {
-			t.Error("many devices guess without a wait")
-		}
+	if code := guess(2, "205", "Secretname"); code != 429 {
+		t.Errorf("another device, of the room that was guessed: %d", code)
+	}
+	wrong(3, "206", 10_000)
+	if code := guess(4, "204", "García"); code != 429 {
+		t.Errorf("while all have to wait, the right room: %d", code)
 	}
 	w.stop()
 	if text := log.String(); strings.Contains(text, "Secretname") ||

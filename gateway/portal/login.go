@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/gateway/guesses"
+	"github.com/gateweigh/gateweigh/gateway/rooms"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/weblink"
 )
@@ -113,7 +114,7 @@ func (p *Portal) isOwner(form url.Values, s session.Session) bool {
 		return p.isCodeOf(form.Get("code"), s)
 	}
 	if byRoom(s) {
-		return isRoomOf(form.Get(FieldRoom), s) && strings.TrimSpace(form.Get(FieldLastName)) == s.Guest.LastName
+		return isRoomOf(form.Get(FieldRoom), s) && rooms.Fold(form.Get(FieldLastName)) == rooms.Fold(s.Guest.LastName)
 	}
 	return sameUser(form.Get("username"), s)
 }

@@ -12,8 +12,6 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/cases"
-	"golang.org/x/text/runes"
-	"golang.org/x/text/transform"
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/gateweigh/gateweigh/gateway/listfile"
@@ -28,7 +26,8 @@ import (
 //	305; van der Berg
 //	306
 //
-// A room without a name admits whoever knows its number. A room may have several guests.
+// A room without a name admits whoever knows its number. A room may have several guests. Two of one name, such as a
+// couple, or a guest that stays on with a line of the new stay, have it until the later of both ends.
 type File struct{ lines *listfile.File[guest] }
 
 // guest is who has a room.
@@ -37,6 +36,16 @@ type guest struct {
 	named bool
 }
 
+// Merge implements listfile.Merger: a guest that is listed twice has the room until the later end.
+func (g guest) Merge(other guest) guest {
+	if g.until.IsZero() || !other.until.IsZero() && other.until.Before(g.until) {
+		return g
+	}
+	return other
+}
+
+var _ listfile.Merger[guest] = guest{}
+
 // Bounds of a line's parts.
 const (
 	MaxRoom = 16 // characters
@@ -44,17 +53,30 @@ const (
 )
 
 var kind = listfile.Kind{
-	Stays: "the rooms stay as they were read before", Read: "rooms read", Unit: "guests", One: "room and guest",
-	Matter: "who comes in", Refused: 0o027, Remedy: "others may read it or the group may write it: chmod 640",
+	Stays:  "the rooms stay as they were read before",
+	Unread: "who has which room is not known: no guest comes in by a room, and those that are inside stay",
+	Read:   "rooms read", Unit: "guests", One: "room and guest",
+	Missing: "write a guest a line, such as 204; García; 2026-12-03",
+	Matter:  "who comes in", Refused: 0o027, Remedy: "others may read it or the group may write it: chmod 640",
 }
 
 // Open reads a file of rooms. Errors name the file and the line.
 func Open(path string, zone *time.Location, log *slog.Logger) (*File, error) {
-	lines, err := listfile.Open(path, kind, log, func(line string) (string, guest, error) { return parseLine(line, zone) })
+	lines, err := listfile.Open(path, kind, log, lineReader(zone))
 	if err != nil {
 		return nil, err
 	}
 	return &File{lines}, nil
+}
+
+// Begin is Open for a daemon: a file that cannot be read has no guests until it is mended. State says why.
+func Begin(path string, zone *time.Location, log *slog.Logger) *File {
+	return &File{listfile.Begin(path, kind, log, lineReader(zone))}
+}
+
+// lineReader returns parseLine in a zone.
+func lineReader(zone *time.Location) func(string) (string, guest, error) {
+	return func(line string) (string, guest, error) { return parseLine(line, zone) }
 }
 
 // Follow reads the file whenever it has changed, until ctx ends.
@@ -74,16 +96,26 @@ func (f *File) Named() (n int) {
 	return n
 }
 
+// List is who has which room, as a version of the file says. It does not change.
+type List struct{ byKey map[string]guest }
+
+// List returns the present one. known says that it was read: a list of a file that never could be read says nothing of
+// anybody.
+func (f *File) List() (l List, known bool) {
+	l.byKey = f.lines.Entries()
+	return l, f.lines.Read()
+}
+
 // Until returns until when a guest with a last name has a room, as typed, and whether they have it at a time; a zero
-// time: without an end. Case, accents and space around do not matter. Without a name only a room that the file has
-// without one is had.
-func (f *File) Until(room, lastName string, now time.Time) (until time.Time, has bool) {
-	if room = strings.TrimSpace(room); !ValidRoom(room) { // a space would end the number in a key
+// time: without an end. What Fold takes out does not matter. Without a name only a room that the list has without one
+// is had.
+func (l List) Until(room, lastName string, now time.Time) (until time.Time, has bool) {
+	if !ValidRoom(room) {
 		return time.Time{}, false
 	}
-	all := f.lines.Entries()
-	for _, key := range []string{keyOf(room, lastName), keyOf(room, "")} {
-		g, found := all[key]
+	room = Fold(room)
+	for _, key := range []string{keyOf(room, Fold(lastName)), keyOf(room, "")} {
+		g, found := l.byKey[key]
 		if !found || !g.until.IsZero() && !now.Before(g.until) {
 			continue
 		}
@@ -94,19 +126,32 @@ func (f *File) Until(room, lastName string, now time.Time) (until time.Time, has
 	return until, has
 }
 
-// keyOf is the key of a line: "204" or "204 garcia". A room has no space.
-func keyOf(room, lastName string) string {
-	return strings.TrimSpace(Fold(room) + " " + Fold(lastName))
+// keyOf is the key of a line by a folded room and name: "204\x00garcia". A room has letters, digits and hyphens alone,
+// so that nothing typed as one can be that of a room and a name.
+func keyOf(room, lastName string) string { return room + "\x00" + lastName }
+
+// letters are what people type for characters that have no accent by Unicode's tables, and for typographic apostrophes.
+var letters = strings.NewReplacer("\u2018", "'", "\u2019", "'", "\u02bc", "'", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "ß",
+	"ss", "æ", "ae", "œ", "oe", "ı", "i", "ħ", "h", "ŧ", "t")
+
+// Fold returns a name without what does not matter in it: case, accents, the form of apostrophes, and space around and
+// between words. Fold of a folded name is the same.
+func Fold(name string) string {
+	if isASCII(name) {
+		return strings.Join(strings.Fields(strings.ToLower(name)), " ")
+	}
+	plain := strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Mn, r) {
+			return -1
+		}
+		return r
+	}, norm.NFKD.String(name))
+	plain = strings.ToLower(cases.Fold().String(norm.NFC.String(plain))) // Fold alone swaps the cases of Cherokee
+	return strings.Join(strings.Fields(letters.Replace(plain)), " ")
 }
 
-// Fold returns a name without what does not matter in it: case, accents, and space around and between words.
-func Fold(name string) string {
-	marks := transform.Chain(norm.NFKD, runes.Remove(runes.In(unicode.Mn)), norm.NFC) // has a state: one for each call
-	plain, _, err := transform.String(marks, name)
-	if err != nil {
-		plain = name
-	}
-	return strings.Join(strings.Fields(cases.Fold().String(plain)), " ")
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // parseLine reads a line of the file.
@@ -137,7 +182,7 @@ func parseLine(line string, zone *time.Location) (key string, g guest, err error
 		}
 	}
 	g.named = name != ""
-	return keyOf(room, name), g, nil
+	return keyOf(Fold(room), Fold(name)), g, nil
 }
 
 // parseUntil reads "2026-12-03", the end of that day, or "2026-12-03 11:00".
@@ -152,9 +197,16 @@ func parseUntil(text string, zone *time.Location) (time.Time, error) {
 	return t.AddDate(0, 0, 1), nil
 }
 
-// ValidRoom reports whether a text can be a room's number.
+// ValidRoom reports whether a text can be a room's number: as typed and as folded it has 1 to MaxRoom letters, digits and
+// hyphens. Some letters fold to nothing, to several or to ones with a space: U+037A, U+FB03, U+FDFA.
 func ValidRoom(s string) bool {
-	return s != "" && utf8.ValidString(s) && utf8.RuneCountInString(s) <= MaxRoom &&
+	s = strings.TrimSpace(s)
+	return utf8.ValidString(s) && isNumber(s) && isNumber(Fold(s))
+}
+
+// isNumber reports whether a text has the characters of a room's number, and not too many.
+func isNumber(s string) bool {
+	return s != "" && utf8.RuneCountInString(s) <= MaxRoom &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 

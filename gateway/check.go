@@ -104,13 +104,16 @@ func (s *survey) addFinding(w Weight, format string, args ...any) {
 }
 
 // refuse finds a refusal for each error in err.
-func (s *survey) refuse(err error) {
+func (s *survey) refuse(err error) { s.find(Refusal, err) }
+
+// find finds something of a weight for each error in err.
+func (s *survey) find(w Weight, err error) {
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range several.Unwrap() {
-			s.refuse(e)
+			s.find(w, e)
 		}
 	} else if err != nil {
-		s.addFinding(Refusal, "%v", err)
+		s.addFinding(w, "%v", err)
 	}
 }
 

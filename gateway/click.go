@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -87,11 +88,13 @@ func (g *gateway) guestLogin() session.Login {
 	return login
 }
 
-// openDaily opens what devices and rooms used today, where the configuration limits that.
+// openDaily opens what devices and rooms used today, where the configuration limits that, or has done so.
 func (g *gateway) openDaily(context.Context) (o opened, err error) {
 	c := g.cfg.Click
-	if !c.Daily() || !g.cfg.Portal.Enabled {
-		return o, nil
+	if !c.Daily() || !g.cfg.Portal.Enabled { // sessions may have limits of a day of before, which end
+		if _, err := os.Stat(filepath.Join(g.cfg.StateDir, daily.FileName)); err != nil {
+			return o, nil
+		}
 	}
 	terms := daily.Terms{Clock: daily.Clock{Begins: c.DayBegins, Zone: time.Local},
 		Device: daily.Amount{Time: c.DailyTime, Bytes: c.DailyData},
@@ -301,7 +304,7 @@ func (s *survey) clickThrough() {
 		return
 	}
 	file, err := rooms.Open(c.Rooms, time.Local, slog.New(slog.DiscardHandler))
-	s.refuse(err)
+	s.find(Warning, err)
 	if err != nil {
 		return
 	}

@@ -302,7 +302,7 @@ func (d rememberedDevices) Forget(mac [6]byte) (found bool, err error) {
 func (s *survey) devices() {
 	if path := s.Devices.File; path != "" {
 		file, err := device.OpenFile(path, slog.New(slog.DiscardHandler))
-		s.refuse(err)
+		s.find(Warning, err)
 		if err == nil {
 			if n, _ := file.State(); n == 0 {
 				s.addFinding(Warning, "%s has no device: add a line with the MAC address of each", path)

@@ -235,20 +235,25 @@ func (a *Sessions[Holder]) Kick(u Use, cause session.Cause) bool {
 	return true
 }
 
-// Limit gives a session the time and bytes that are left for it; 0: unlimited. It changes nothing while the session's
-// own limits are near: its time within a second, and its bytes within an eighth of what is left.
-func (a *Sessions[Holder]) Limit(u Use, s session.Session, timeout time.Duration, bytesLeft uint64) error {
+// Limit gives a session the time and bytes that are left for it; 0: unlimited, and with lift a limit that it has is taken
+// away. It changes nothing while the session's present limits are near: its time within a second, and its bytes within
+// an eighth of what is left.
+func (a *Sessions[Holder]) Limit(u Use, s session.Session, timeout time.Duration, bytesLeft uint64, lift bool) error {
 	t := a.Table(u.Network)
 	now, fresh := time.Since(s.Began), s.Limits
 	if timeout > 0 {
 		if end := now + timeout; (end - fresh.SessionTimeout).Abs() >= time.Second {
 			fresh.SessionTimeout = end
 		}
+	} else if lift {
+		fresh.SessionTimeout = 0
 	}
 	if used := s.UpBytes + s.DownBytes; bytesLeft > 0 {
 		if has := fresh.TotalBytes - min(used, fresh.TotalBytes); has < bytesLeft || has-bytesLeft > bytesLeft/8 {
 			fresh.TotalBytes = used + bytesLeft
 		}
+	} else if lift {
+		fresh.TotalBytes = 0
 	}
 	if t == nil || fresh == s.Limits {
 		return nil

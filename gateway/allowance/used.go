@@ -36,11 +36,12 @@ func (r *Used) Check(mostUses int) error {
 	if r.Online < 0 || len(r.Uses) > mostUses {
 		return errors.New("a number of it is none that gatewayd writes")
 	}
-	for i, u := range r.Uses {
-		if u.Session == "" || u.OnlineBefore < 0 || slices.ContainsFunc(r.Uses[:i],
-			func(o Use) bool { return o.Session == u.Session }) {
+	ids := make(map[string]bool, len(r.Uses))
+	for _, u := range r.Uses {
+		if u.Session == "" || u.OnlineBefore < 0 || ids[u.Session] {
 			return errors.New("a session of it has no ID of its own")
 		}
+		ids[u.Session] = true
 	}
 	return nil
 }

@@ -81,6 +81,15 @@ func (l Left) Over() bool { return l.Timed && l.Time <= 0 || l.Counted && l.Byte
 // ErrUsedUp means that a holder has used all of the day's time or bytes.
 var ErrUsedUp = &session.Rejection{Reason: session.UsedToday}
 
+// usedUp is an ErrUsedUp that knows when the next day begins.
+type usedUp struct{ again time.Time }
+
+func (u usedUp) Error() string { return ErrUsedUp.Error() }
+func (u usedUp) Unwrap() error { return ErrUsedUp }
+
+// Again implements device.Later.
+func (u usedUp) Again() time.Time { return u.again }
+
 // clocks are the wall clock and the time line of the state folder; save keeps how both relate.
 type clocks struct {
 	wall, line func() time.Time

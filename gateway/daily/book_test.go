@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ type scene struct {
 	terms Terms
 	*Book
 	wall, line time.Time
+	inRoom     bool // clients are of room 204
 
 	mu    sync.Mutex
 	table map[netip.Addr]session.Session // guarded by mu
@@ -50,7 +52,12 @@ func (s *scene) open() {
 			func() time.Time { return s.line }, func() error { return nil }})
 	}
 	if err == nil {
-		err = s.Serve(s, func(session.Session) (device, room Holder) { return "", "" })
+		err = s.Serve(s, func(one session.Session) (device, room Holder) {
+			if s.inRoom {
+				return DeviceOf(one.MAC), RoomOf("204")
+			}
+			return "", ""
+		})
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -290,26 +297,70 @@ func TestRoomsShare(t *testing.T) {
 	s.must(s.begin(5, "205", session.Limits{}))
 }
 
-// TestOneAtATime: of devices that come at once in the last byte of a room no more come in than find it there.
+// TestOneAtATime: of devices of a room that come at once each has a use in the room's record, and gets no more than a
+// fair part of the time with those that came before: none reads the record while another changes it.
 func TestOneAtATime(t *testing.T) {
-	s := newScene(t, Amount{}, Amount{Bytes: 1000})
-	s.must(s.begin(1, "204", session.Limits{}))
-	s.use(1, 1000)
-	refused := 0
+	s := newScene(t, Amount{}, Amount{Time: time.Hour})
+	const devices = 20
+	shares := make([]time.Duration, devices)
 	var all sync.WaitGroup
-	var mu sync.Mutex
-	for n := range byte(20) {
+	for n := range devices {
 		all.Go(func() {
-			if err := s.begin(2+n, "204", session.Limits{}); errors.Is(err, ErrUsedUp) {
-				mu.Lock()
-				defer mu.Unlock()
-				refused++
+			key := client(byte(1 + n))
+			login := session.Login{SessionID: fmt.Sprint("s", n)}
+			if err := s.Begin(&login, key, DeviceOf(key.MAC), RoomOf("204")); err != nil {
+				t.Error(err)
 			}
+			shares[n] = login.Limits.SessionTimeout
 		})
 	}
 	all.Wait()
-	if refused != 20 {
-		t.Errorf("%d of 20 were refused", refused)
+	r, err := s.read(RoomOf("204"))
+	s.must(err)
+	if len(r.Uses) != devices {
+		t.Errorf("the record has %d of %d sessions", len(r.Uses), devices)
+	}
+	slices.Sort(shares)
+	for i, got := range shares { // the last that came has an hour's twentieth
+		if want := time.Hour / time.Duration(devices-i); got != want {
+			t.Errorf("share %d is %v, want %v", i, got, want)
+		}
+	}
+}
+
+// TestLimitsAreLifted: once the configuration limits the day no longer, sessions that go on have their own limits again;
+// one that a room comes to share keeps its own, and not what its device had left.
+func TestLimitsAreLifted(t *testing.T) {
+	s := newScene(t, Amount{2 * time.Hour, 1000}, Amount{})
+	s.must(s.begin(1, "204", session.Limits{}))
+	s.must(s.begin(2, "204", session.Limits{SessionTimeout: 3 * time.Hour, TotalBytes: 5000}))
+	limits := func(n byte) session.Limits { return s.table[client(n).Addr].Limits }
+	if l := limits(2); l.SessionTimeout != 2*time.Hour || l.TotalBytes != 1000 {
+		t.Fatalf("the day leaves %+v", l)
+	}
+	s.inRoom, s.terms.Device, s.terms.Room = true, Amount{}, Amount{Bytes: 1_000_000}
+	s.kill()
+	if one, two := limits(1), limits(2); one.SessionTimeout != 0 || one.TotalBytes != 1_000_000 ||
+		(two.SessionTimeout-3*time.Hour).Abs() > time.Second || two.TotalBytes != 5000 {
+		t.Errorf("with a day of the room alone: %+v, %+v", one, two)
+	}
+	s.terms.Room = Amount{}
+	s.kill()
+	if one, two := limits(1), limits(2); one != (session.Limits{}) ||
+		(two.SessionTimeout-3*time.Hour).Abs() > time.Second || two.TotalBytes != 5000 {
+		t.Errorf("without a day: %+v, %+v", one, two)
+	}
+}
+
+// TestAgain: who has used up the day is told when the next one begins.
+func TestAgain(t *testing.T) {
+	s := newScene(t, Amount{Bytes: 1000}, Amount{})
+	s.must(s.begin(1, "", session.Limits{}))
+	s.use(1, 1000)
+	err := s.begin(1, "", session.Limits{})
+	later, is := err.(interface{ Again() time.Time })
+	if !is || !errors.Is(err, session.ErrRejected) || !later.Again().Equal(time.Date(2026, 3, 2, 4, 0, 0, 0, time.UTC)) {
+		t.Errorf("%v, %#v", err, err)
 	}
 }
 

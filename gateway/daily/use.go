@@ -25,8 +25,8 @@ func (b *Book) Begin(login *session.Login, key session.Key, device, room Holder)
 		Addr: key.Addr, OwnTime: int64(login.Limits.SessionTimeout), OwnBytes: login.Limits.TotalBytes}
 	err := b.change(all, func(records map[Holder]*record) error {
 		for h, r := range records {
-			if b.left(h, r).Over() {
-				return ErrUsedUp
+			if left := b.left(h, r); left.Over() {
+				return usedUp{left.Again}
 			}
 			if len(r.Uses) >= maxUses {
 				return session.ErrSessions
@@ -138,7 +138,7 @@ func (b *Book) balance(h Holder) error {
 		}
 		timeout, bytes, failed := b.limitsOf(r.Uses[i], s, h, r)
 		if failed == nil {
-			failed = b.sessions.Limit(r.Uses[i], s, timeout, bytes)
+			failed = b.sessions.Limit(r.Uses[i], s, timeout, bytes, true)
 		}
 		err = errors.Join(err, failed)
 	}
@@ -265,13 +265,17 @@ func (b *Book) takeUp(s session.Session, all []Holder) error {
 	if len(all) == 0 {
 		return nil
 	}
+	ownTime, ownBytes, err := b.ownLimits(s)
+	if err != nil {
+		return err
+	}
 	unlock := b.lock(all...)
-	err := b.change(all, func(records map[Holder]*record) error {
+	err = b.change(all, func(records map[Holder]*record) error {
 		for _, r := range records {
 			r.Uses = append(r.Uses, allowance.Use{Session: s.ID, Network: b.network,
 				MAC: net.HardwareAddr(s.MAC[:]).String(), Addr: s.Addr,
 				OnlineBefore: int64(max(time.Since(s.Began), 0)), BytesBefore: s.UpBytes + s.DownBytes,
-				OwnTime: int64(s.Limits.SessionTimeout), OwnBytes: s.Limits.TotalBytes})
+				OwnTime: ownTime, OwnBytes: ownBytes})
 		}
 		return nil
 	})
@@ -283,6 +287,23 @@ func (b *Book) takeUp(s session.Session, all []Holder) error {
 		}
 	}
 	return err
+}
+
+// ownLimits are a session's own limits: those that a holder's record has of it, of which the present ones may be a part;
+// without one its present ones.
+func (b *Book) ownLimits(s session.Session) (ownTime int64, ownBytes uint64, err error) {
+	for _, h := range b.sessions.Holders(s.ID) {
+		r, err := b.read(h)
+		if err != nil {
+			return 0, 0, err
+		}
+		for _, u := range r.Uses {
+			if u.Session == s.ID {
+				return u.OwnTime, u.OwnBytes, nil
+			}
+		}
+	}
+	return int64(s.Limits.SessionTimeout), s.Limits.TotalBytes, nil
 }
 
 // Leave ends Serve: the sessions go on as they are.

@@ -101,8 +101,10 @@ func (f *File[E]) Problem() error {
 	return f.problem
 }
 
-// Read reports whether some version of the file could be read. Without one there are no entries.
+// Read reports whether some version of the file could be read, the present one included. Without one there are no
+// entries.
 func (f *File[E]) Read() bool {
+	f.Entries()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.read

@@ -43,7 +43,7 @@ func (b *Book) balance(id ID) error {
 	timeout, bytesLeft := b.left(o, r, online, bytes)
 	for i, s := range u.Sessions {
 		if s.ID != "" {
-			err = errors.Join(err, b.sessions.Limit(r.Uses[i], s, timeout, bytesLeft))
+			err = errors.Join(err, b.sessions.Limit(r.Uses[i], s, timeout, bytesLeft, false))
 		}
 	}
 	return err

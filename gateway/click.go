@@ -48,8 +48,8 @@ func (g *gateway) clickConfig() portal.Click {
 // errRooms means that nobody knows who has which room.
 var errRooms = errors.New("who has which room is not known: see the problem of the file of rooms in gatewayd status")
 
-// hasRoom returns until when a guest has a room; zero: without an end. The error wraps session.ErrRejected where they do
-// not have it, and is errRooms where no list could be read yet.
+// hasRoom returns until when a guest has a room; zero: without an end. The error wraps session.ErrRejected where they
+// do not have it, and is errRooms where no list could be read yet.
 func (g *gateway) hasRoom(room, lastName string) (until time.Time, err error) {
 	list, known := g.rooms.List()
 	until, has := list.Until(room, lastName, time.Now())
@@ -245,8 +245,8 @@ func (g *gateway) endLeftOf(before map[string]bool) map[string]bool {
 	return left
 }
 
-// rememberedGuests are the remembered devices. Those of guests come in as long as they would by a click, with the limits
-// of the configuration and what is left of the day.
+// rememberedGuests are the remembered devices. Those of guests come in as long as they would by a click, with the
+// limits of the configuration and what is left of the day.
 type rememberedGuests struct {
 	*device.Remembered
 	g *gateway
@@ -270,8 +270,8 @@ func (r rememberedGuests) Ask(ctx context.Context, c session.Credentials) (sessi
 	return login, nil
 }
 
-// stillGuest returns nil if a guest would come in by a click now too: there is the method, and they have the room, where
-// they said one or rooms are asked for. The errors are those of hasRoom.
+// stillGuest returns nil if a guest would come in by a click now too: there is the method, and they have the room,
+// where they said one or rooms are asked for. The errors are those of hasRoom.
 func (g *gateway) stillGuest(guest *session.Guest) error {
 	c := g.cfg.Click
 	asked := slices.Contains(c.Ask, config.AskRoom) && !slices.Contains(c.Optional, config.AskRoom)

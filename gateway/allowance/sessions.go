@@ -235,9 +235,9 @@ func (a *Sessions[Holder]) Kick(u Use, cause session.Cause) bool {
 	return true
 }
 
-// Limit gives a session the time and bytes that are left for it; 0: unlimited, and with lift a limit that it has is taken
-// away. It changes nothing while the session's present limits are near: its time within a second, and its bytes within
-// an eighth of what is left.
+// Limit gives a session the time and bytes that are left for it; 0: unlimited, and with lift a limit that it has is
+// taken away. It changes nothing while the session's present limits are near: its time within a second, and its bytes
+// within an eighth of what is left.
 func (a *Sessions[Holder]) Limit(u Use, s session.Session, timeout time.Duration, bytesLeft uint64, lift bool) error {
 	t := a.Table(u.Network)
 	now, fresh := time.Since(s.Began), s.Limits

@@ -328,8 +328,8 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestLimitsAreLifted: once the configuration limits the day no longer, sessions that go on have their own limits again;
-// one that a room comes to share keeps its own, and not what its device had left.
+// TestLimitsAreLifted: once the configuration limits the day no longer, sessions that go on have their own limits
+// again; one that a room comes to share keeps its own, and not what its device had left.
 func TestLimitsAreLifted(t *testing.T) {
 	s := newScene(t, Amount{2 * time.Hour, 1000}, Amount{})
 	s.must(s.begin(1, "204", session.Limits{}))

@@ -289,8 +289,8 @@ func (b *Book) takeUp(s session.Session, all []Holder) error {
 	return err
 }
 
-// ownLimits are a session's own limits: those that a holder's record has of it, of which the present ones may be a part;
-// without one its present ones.
+// ownLimits are a session's own limits: those that a holder's record has of it, of which the present ones may be a
+// part; without one its present ones.
 func (b *Book) ownLimits(s session.Session) (ownTime int64, ownBytes uint64, err error) {
 	for _, h := range b.sessions.Holders(s.ID) {
 		r, err := b.read(h)

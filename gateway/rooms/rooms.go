@@ -197,8 +197,8 @@ func parseUntil(text string, zone *time.Location) (time.Time, error) {
 	return t.AddDate(0, 0, 1), nil
 }
 
-// ValidRoom reports whether a text can be a room's number: as typed and as folded it has 1 to MaxRoom letters, digits and
-// hyphens. Some letters fold to nothing, to several or to ones with a space: U+037A, U+FB03, U+FDFA.
+// ValidRoom reports whether a text can be a room's number: as typed and as folded it has 1 to MaxRoom letters, digits
+// and hyphens. Some letters fold to nothing, to several or to ones with a space: U+037A, U+FB03, U+FDFA.
 func ValidRoom(s string) bool {
 	s = strings.TrimSpace(s)
 	return utf8.ValidString(s) && isNumber(s) && isNumber(Fold(s))

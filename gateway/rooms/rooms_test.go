@@ -144,8 +144,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestRoomOfEachLetter: whatever letter is typed as a room, alone or in a number, is no room or has a number of its own:
-// one without a space, that is a room, and the same when it is typed.
+// TestRoomOfEachLetter: whatever letter is typed as a room, alone or in a number, is no room or has a number of its
+// own: one without a space, that is a room, and the same when it is typed.
 func TestRoomOfEachLetter(t *testing.T) {
 	for r := range rune(unicode.MaxRune) {
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {

@@ -131,8 +131,8 @@ func (l List) Until(room, lastName string, now time.Time) (until time.Time, has 
 func keyOf(room, lastName string) string { return room + "\x00" + lastName }
 
 // letters are what people type for characters that have no accent by Unicode's tables, and for typographic apostrophes.
-var letters = strings.NewReplacer("\u2018", "'", "\u2019", "'", "\u02bc", "'", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "ß",
-	"ss", "æ", "ae", "œ", "oe", "ı", "i", "ħ", "h", "ŧ", "t")
+var letters = strings.NewReplacer("\u2018", "'", "\u2019", "'", "\u02bc", "'",
+	"ø", "o", "ł", "l", "đ", "d", "ð", "d", "ß", "ss", "æ", "ae", "œ", "oe", "ı", "i", "ħ", "h", "ŧ", "t")
 
 // Fold returns a name without what does not matter in it: case, accents, the form of apostrophes, and space around and
 // between words. Fold of a folded name is the same.

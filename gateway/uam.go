@@ -22,7 +22,9 @@ func (g *gateway) elsewhere(p portal.Config, sessions uam.Sessions, auth uam.Aut
 	if p.TLS != (portal.TLS{}) {
 		out.Secure = strings.TrimSuffix(p.LoginURL(), "login")
 	}
-	if lan, err := net.InterfaceByName(g.cfg.LAN.Interface); err == nil {
+	// Portals and servers know the gateway by the same name.
+	out.Called = g.cfg.RADIUS.CalledStationID
+	if lan, err := net.InterfaceByName(g.cfg.LAN.Interface); err == nil && out.Called == "" {
 		out.Called = uam.MAC(lan.HardwareAddr)
 	}
 	for _, s := range u.Schemes {

@@ -46,10 +46,8 @@ func importChilli(path, folder, wan string) error {
 			return &exitError{exitUsage, err}
 		}
 	}
-	for _, f := range files { // gatewayd.toml last: it is there when all that it names is
-		if err := writeNew(filepath.Join(folder, f.Name), f.Text); err != nil {
-			return err
-		}
+	if err := writeAll(folder, files); err != nil {
+		return err
 	}
 	for _, n := range result.Notes {
 		fmt.Fprintln(stdout, plain(n.String(), 400))
@@ -61,12 +59,31 @@ func importChilli(path, folder, wan string) error {
 	return nil
 }
 
-// writeNew writes a file that is not there yet, for its owner alone.
+// writeAll writes files that are not there yet, in this order: gatewayd.toml last, so that it is there when all that it
+// names is. After an error none of them is left, so that the next run is not refused.
+func writeAll(folder string, files []chilliconf.Secret) error {
+	for i, f := range files {
+		err := writeNew(filepath.Join(folder, f.Name), f.Text)
+		if err == nil {
+			continue
+		}
+		for _, written := range files[:i] {
+			err = errors.Join(err, os.Remove(filepath.Join(folder, written.Name)))
+		}
+		return err
+	}
+	return nil
+}
+
+// writeNew writes a file that is not there yet, for its owner alone. After an error it is not there.
 func writeNew(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(text)
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }

@@ -3,7 +3,6 @@ package chilliconf
 import (
 	"fmt"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,22 +37,22 @@ var order = []string{"lan", "wan", "dhcp", "dns", "nat", "garden", "portal", "ua
 // Convert reads a configuration of CoovaChilli and those that it includes. wan is the interface towards the Internet,
 // "" if only the file can say it. An error means that the file cannot be read; mistakes in it are notes.
 func Convert(path, wan string) (Result, error) {
-	r := &reader{shell: map[string]string{}}
+	r := &reader{shell: map[string]int{}}
 	if err := r.file(path, option{}); err != nil {
 		return Result{}, err
 	}
+	r.finish()
 	c := &converter{path: path, used: map[string]bool{}, tables: map[string][]string{}, Result: Result{Notes: r.notes}}
 	for _, o := range r.options {
 		if o.name == "" {
 			var known bool
 			if o.name, known = variables[o.as]; !known {
-				if !strings.HasPrefix(o.as, "HS_") {
-					continue // a variable of the file's own
+				if strings.HasPrefix(o.as, "HS_") {
+					c.note(o, "is unknown")
 				}
-				c.note(o, "is unknown")
-				continue
+				continue // or a variable of the file's own
 			}
-			if strings.EqualFold(o.value, "off") {
+			if strings.EqualFold(o.value, "off") || o.as == "HS_MACAUTHMODE" && o.value != "local" {
 				continue
 			}
 		}
@@ -183,19 +182,22 @@ func (c *converter) network(wan string) {
 // prefix is the clients' network.
 func (c *converter) prefix() (netip.Prefix, option) {
 	normal := netip.MustParsePrefix("192.168.182.0/24")
-	if o, ok := c.get("net"); ok {
-		if p, ok := parseNet(o.value); ok {
-			return p, o
-		}
-		c.note(o, "is no IPv4 network: lan.address is of CoovaChilli's default, %s", normal)
+	network, hasNetwork := c.get("network")
+	mask, _ := c.get("netmask")
+	o, ok := c.get("net")
+	if !ok && !hasNetwork {
 		return normal, option{}
 	}
-	o, ok := c.get("network")
-	mask, _ := c.get("netmask")
-	if p, fits := parseNet(o.value + "/" + mask.value); ok && fits {
-		return p, o
+	text := o.value
+	if !ok {
+		o, text = network, network.value+"/"+mask.value
 	}
-	return normal, option{}
+	p, fits := parseNet(text)
+	if !fits {
+		c.note(o, "%q is no IPv4 network with its netmask: lan.address is of CoovaChilli's default, %s", text, normal)
+		return normal, option{}
+	}
+	return p, o
 }
 
 // parseNet reads "10.1.0.0/24" and "10.1.0.0/255.255.255.0".
@@ -277,56 +279,6 @@ func (c *converter) services() {
 		c.note(option{file: c.path, as: "dns1"}, "is missing: set dns.upstreams, which is an example now, 192.0.2.53")
 	}
 	c.set("dns", "upstreams", resolvers)
-}
-
-// portal reads the portal elsewhere. A portal of CoovaChilli's own, on the gateway, is replaced by gatewayd's pages.
-func (c *converter) portal() {
-	listen, _ := c.get("uamlisten")
-	port, hasPort := c.get("uamport")
-	cert, hasCert := c.get("sslcertfile")
-	key, hasKey := c.get("sslkeyfile")
-	if hasCert && hasKey {
-		c.note(cert, "portal.tls_cert and portal.tls_key need portal.name, which the certificate is for: set the three "+
-			"(the key is %s)", key.value)
-	}
-	c.flag("uamuissl")
-	o, ok := c.get("uamserver")
-	u, err := url.Parse(o.value)
-	switch {
-	case !ok:
-		return
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "":
-		c.note(o, "is no web address: set uam.portal_url")
-		return
-	case u.Hostname() == listen.value || u.Hostname() == "1.0.0.1":
-		c.note(o, "is a portal on the gateway itself, which gatewayd's own pages replace (portal.templates changes them)")
-		return
-	}
-	if n, err := strconv.ParseUint(port.value, 10, 16); hasPort && err == nil && n > 0 && n != 53 {
-		c.set("portal", "port", n)
-	}
-	c.set("uam", "portal_url", o.value)
-	schemes := []string{"chap"}
-	if s, ok := c.get("uamsecret"); ok {
-		c.secret("uam", "secret_file", "uam.secret", s.value)
-		schemes = []string{"chap", "pap"}
-		if s.value == "change-me" || s.value == "uamsecret" || s.value == "ht2eb8ej6s4et3rg1ulp" {
-			c.note(s, "is an example's: choose a secret, here and at the portal")
-		}
-	} else {
-		c.note(o, "has no uamsecret: choose one, and set uam.secret_file")
-	}
-	c.set("uam", "schemes", schemes)
-	c.set("uam", "http", true)
-	c.note(o, "passwords may come over plain HTTP as before (uam.http), in both schemes: take out what the portal does "+
-		"not use")
-	for _, name := range []string{"locationname", "radiuslocationname"} {
-		if l, ok := c.get(name); ok {
-			c.set("uam", "location", l.value)
-			break
-		}
-	}
-	c.used["radiuslocationname"] = true
 }
 
 // limits reads the defaults of sessions.

@@ -15,13 +15,14 @@ var variables = map[string]string{
 	"HS_WWWBIN": "wwwbin", "HS_UAMALIASNAME": "uamaliasname", "HS_WISPRLOGIN": "wisprlogin", "HS_UAMSERVICE": "wisprlogin",
 	"HS_ADMUSR": "adminuser", "HS_ADMPWD": "adminpasswd", "HS_USELOCALUSERS": "localusers", "HS_TCP_PORTS": "ipup",
 	"HS_UDP_PORTS": "ipup", "HS_ANYIP": "uamanyip", "HS_MACAUTHDENY": "macauthdeny", "HS_MACAUTHMODE": "macallowlocal",
-	"HS_RADCONF": "adminuser", "HS_DNSPARANOIA": "dnsparanoia", "HS_OPENIDAUTH": "openidauth", "HS_VLAN": "vlan",
+	"HS_MACALLOWLOCAL": "macallowlocal",
+	"HS_RADCONF":       "adminuser", "HS_DNSPARANOIA": "dnsparanoia", "HS_OPENIDAUTH": "openidauth", "HS_VLAN": "vlan",
 	"HS_NOC2C": "noc2c", "HS_SWAPOCTETS": "swapoctets", "HS_USETAP": "usetap", "HS_TUNDEV": "tundev",
 	"HS_CONUP": "conup", "HS_CONDOWN": "condown", "HS_MACUP": "macup", "HS_MACDOWN": "macdown",
 	"HS_WPAGUESTS":  "wpaguests",
 	"HS_SSLKEYFILE": "sslkeyfile", "HS_SSLCERTFILE": "sslcertfile", "HS_RADPROXY": "proxyport", "HS_AAA": "uamaaaurl",
 	"HS_UAMAAAURL": "uamaaaurl", "HS_LAYER3": "layer3", "HS_TCPMSS": "tcpmss", "HS_ACCTUPDATE": "acctupdate",
-	"HS_WANIF": "wanif", "HS_NETWORK": "network", "HS_NETMASK": "netmask", "HS_UAMSERVER": "", "HS_MODE": "",
+	"HS_WANIF": "wanif", "HS_NETWORK": "network", "HS_NETMASK": "netmask", "HS_UAMSERVER": "HS_UAMSERVER", "HS_MODE": "",
 	"HS_TYPE": "", "HS_PROVIDER": "", "HS_PROVIDER_LINK": "", "HS_REG_MODE": "", "HS_RAD_PROTO": "", "HS_USE_MAP": "",
 	"HS_LOC_NETWORK": "radiuslocationid", "HS_LOC_AC": "radiuslocationid", "HS_LOC_CC": "radiuslocationid",
 	"HS_LOC_ISOCC": "radiuslocationid", "HS_PAP_OK": "papalwaysok", "HS_POSTAUTH_PROXY": "postauthproxy",
@@ -39,7 +40,7 @@ var needless = map[string]bool{
 	"challengetimeout": true, "challengetimeout2": true, "bwbucketupsize": true, "bwbucketdnsize": true,
 	"bwbucketminsize": true, "kname": true, "redir": true, "redirssl": true, "uamanydns": true, "leaseplus": true,
 	"dhcpbroadcast": true, "strictdhcp": true, "dhcpnotidle": true, "nousergardendata": true, "uamdomainttl": true,
-	"redirdnsreq": true, "dhcplisten": true, "dhcpmac": true, "radiusretrysec": true, "tcpwin": true, "scalewin": true,
+	"redirdnsreq": true, "dhcpmac": true, "radiusretrysec": true, "tcpwin": true, "scalewin": true,
 }
 
 // instead says of options without a counterpart what to do.
@@ -73,11 +74,11 @@ var instead = map[string]string{
 	"statip":        "reserve addresses in dhcp.static, by MAC address",
 	"ethers":        "copy the lines into dhcp.static: \"MAC\" = \"ADDRESS\"",
 	"autostatip":    "clients use the addresses that DHCP gives them",
+	"dhcplisten":    "the gateway has one address on the LAN, lan.address, which is uamlisten's",
 	"dhcpgateway":   "set dhcp.mode = \"external\" and run the relay on this machine",
 	"dhcpopt":       "give the option in [dhcp.options], by its number",
 	"localusers": "make a line NAME:HASH of each (gatewayd hash-password prints the hash), name the file in users.file, " +
 		"and add \"users\" to auth.methods, and \"pap\" to uam.schemes: hashes answer no challenge",
-	"macallowlocal":   "name the file of devices in devices.file; without devices.radius servers are not asked",
 	"macsuffix":       "gatewayd sends the MAC address as devices.mac_format has it, and nothing behind it",
 	"macreauth":       "devices.ask_again says after what time a server is asked again",
 	"macauthdeny":     "a device that RADIUS rejects sees the login page",

@@ -57,8 +57,10 @@ func (c *converter) requests() {
 		c.set("radius", "called_station_id", o.value)
 	}
 	if o, ok := c.get("nasip"); ok {
-		if _, err := netip.ParseAddr(o.value); err == nil {
+		if a, err := netip.ParseAddr(o.value); err == nil && a.Is4() {
 			c.set("radius", "nas_address", o.value)
+		} else {
+			c.note(o, "%q is no IPv4 address: left out, set radius.nas_address", o.value)
 		}
 	}
 	if o, ok := c.get("radiusnasporttype"); ok && o.value == "15" {
@@ -74,6 +76,8 @@ func (c *converter) requests() {
 	if o, ok := c.get("radiusretry"); ok {
 		if n, err := strconv.Atoi(o.value); err == nil && n >= 0 && n <= 10 {
 			c.set("radius", "retries", n)
+		} else {
+			c.note(o, "%q is not 0 to 10: left out, set radius.retries", o.value)
 		}
 	}
 	if text, ok := c.seconds("definteriminterval", time.Minute, 24*time.Hour); ok {
@@ -94,17 +98,31 @@ func (c *converter) port(name string, normal uint16) uint16 {
 	return normal
 }
 
-// devices reads what comes in by its MAC address.
+// devices reads what comes in by its MAC address. CoovaChilli asks servers about macallowed too, as about all devices
+// with macauth, unless macallowlocal says that the list is enough.
 func (c *converter) devices() {
-	if c.flag("macauth") {
+	all, local := c.flag("macauth"), c.flag("macallowlocal")
+	macs := c.list("macallowed")
+	password, hasPassword := c.get("macpasswd")
+	asks := all || len(macs) > 0 && !local
+	if asks {
 		c.set("devices", "radius", true)
 		c.set("devices", "mac_format", "AA-BB-CC-DD-EE-FF") // as CoovaChilli has it
-		if o, ok := c.get("macpasswd"); ok {
-			c.secret("devices", "password_file", "devices.secret", o.value)
+		if hasPassword {
+			c.secret("devices", "password_file", "devices.secret", password.value)
 		}
+	} else if hasPassword {
+		c.note(password, "left out: no server is asked about devices")
 	}
-	c.used["macpasswd"] = true
-	macs := c.list("macallowed")
+	if asks && !all {
+		c.note(macs[0], "servers decide about these devices (no macallowlocal): devices.radius asks about all devices, so "+
+			"the servers must reject others")
+	} else if len(macs) > 0 && !local {
+		c.note(macs[0], "left out: servers decide about these devices too (no macallowlocal), as devices.radius has it")
+	}
+	if !local {
+		return
+	}
 	var lines []string
 	for _, o := range macs {
 		digits := strings.NewReplacer(":", "", "-", "").Replace(o.value)

@@ -3,7 +3,8 @@
 //
 // It reads both forms: options ("uamserver https://…", chilli.conf and main.conf, with includes), and the shell
 // variables of the start scripts ("HS_UAMSECRET=…", defaults and config). A shell's file is read and not executed:
-// plain assignments, and variables that the file has set before.
+// plain assignments, the last of each variable, and in them variables that were set before. Behind a backslash, those
+// that are set at the end: the start scripts evaluate such values once more.
 package chilliconf
 
 import (
@@ -21,6 +22,7 @@ type option struct {
 	file        string
 	line        int
 	as          string // the name in the file
+	literal     bool   // of the shell, in single quotes
 }
 
 // Note is what a person has to know about a line, or about an option that is missing.
@@ -43,13 +45,16 @@ func (n Note) String() string {
 const (
 	maxFiles = 50
 	maxBytes = 1 << 20
+	maxValue = 4096         // of a variable of the shell, bytes
+	maxAll   = 4 * maxBytes // of all variables together
 )
 
 // reader reads files.
 type reader struct {
 	options []option
 	notes   []Note
-	shell   map[string]string // variables so far
+	shell   map[string]int // variables so far: where the last assignment of each is in options
+	length  int            // of all variables' values, bytes
 	files   int
 }
 
@@ -137,35 +142,91 @@ func unquote(value string) string {
 	return strings.TrimSpace(value)
 }
 
-// variable is a use of a variable of the shell. An escaped dollar is read too: the start scripts evaluate values once
-// more.
+// variable is a use of a variable of the shell, perhaps behind a backslash.
 var variable = regexp.MustCompile(`\\?\$(?:\{([A-Za-z0-9_]+)(?::-([^}]*))?\}|([A-Za-z0-9_]+))`)
 
 // shellLine reads a line of a shell's file.
 func (r *reader) shellLine(o option, text string) {
 	m := assignment.FindStringSubmatch(text)
 	if m == nil {
-		r.notes = append(r.notes, Note{o.file, o.line, firstWord(text), "is a command of the shell, which is not executed"})
+		r.note(o, firstWord(text), "is a command of the shell, which is not executed")
 		return
 	}
-	o.as = m[1]
-	value := unquote(m[2])
-	if !strings.HasPrefix(m[2], "'") {
-		value = variable.ReplaceAllStringFunc(value, func(use string) string {
-			v := variable.FindStringSubmatch(use)
-			if set, found := r.shell[v[1]+v[3]]; found {
-				return set
-			}
-			return v[2]
-		})
+	o.as, o.value = m[1], unquote(m[2])
+	good := true
+	if o.literal = strings.HasPrefix(m[2], "'"); !o.literal {
+		good = r.expand(&o, false)
 	}
-	if strings.ContainsAny(value, "`") || strings.Contains(value, "$(") {
-		r.notes = append(r.notes, Note{o.file, o.line, o.as, "runs a program, which is not executed: set it by hand"})
+	switch {
+	case !good:
+	case strings.Contains(o.value, "`") || strings.Contains(o.value, "$("):
+		r.note(o, o.as, "runs a program, which is not executed: set it by hand")
+		good = false
+	case r.length+len(o.value) > maxAll:
+		r.note(o, o.as, "left out: all variables together are too long")
+		good = false
+	}
+	if !good { // nor does a former value hold
+		delete(r.shell, o.as)
 		return
 	}
-	r.shell[o.as] = value
-	o.value = value
+	r.length += len(o.value)
+	r.shell[o.as] = len(r.options)
 	r.options = append(r.options, o)
+}
+
+func (r *reader) note(o option, what, text string) {
+	r.notes = append(r.notes, Note{o.file, o.line, what, text})
+}
+
+// expand puts values into an option's, in place of the variables that it uses: those behind a backslash at the end
+// alone. It is false if the value becomes too long, which it notes.
+func (r *reader) expand(o *option, atEnd bool) bool {
+	var b strings.Builder
+	rest := o.value
+	for b.Len()+len(rest) <= maxValue {
+		at := variable.FindStringSubmatchIndex(rest)
+		if at == nil {
+			b.WriteString(rest)
+			o.value = b.String()
+			return true
+		}
+		part := func(i int) string {
+			if at[2*i] < 0 {
+				return ""
+			}
+			return rest[at[2*i]:at[2*i+1]]
+		}
+		b.WriteString(rest[:at[0]])
+		index, set := r.shell[part(1)+part(3)]
+		switch {
+		case strings.HasPrefix(part(0), `\`) != atEnd:
+			b.WriteString(part(0))
+		case set && (r.options[index].value != "" || at[4] < 0):
+			b.WriteString(r.options[index].value)
+		case at[4] >= 0:
+			b.WriteString(part(2))
+		default:
+			r.note(*o, o.as, "uses "+part(1)+part(3)+", which is not set: nothing is in its place")
+		}
+		rest = rest[at[1]:]
+	}
+	r.note(*o, o.as, fmt.Sprintf("left out: it is longer than %d bytes", maxValue))
+	return false
+}
+
+// finish leaves the last assignment of each variable of the shell, as it is at the end.
+func (r *reader) finish() {
+	var left []option
+	for i, o := range r.options {
+		if o.name == "" {
+			if last, set := r.shell[o.as]; !set || last != i || !o.literal && !r.expand(&o, true) {
+				continue
+			}
+		}
+		left = append(left, o)
+	}
+	r.options = left
 }
 
 func firstWord(text string) string {

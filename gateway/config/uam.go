@@ -90,10 +90,37 @@ func (k *checker) checkUAM() {
 	if len(k.Auth.Methods) > 0 && !k.Auth.Has(MethodRADIUS) && !k.Auth.Has(MethodUsers) {
 		k.report("auth.methods", `uam.portal_url logs clients in by name and password: add "radius" or "users"`)
 	}
+	k.checkPortalURL()
 	k.checkSchemes()
+	if k.Devices.Remember > 0 && k.Devices.Consent {
+		k.report("devices.consent", noEffect+": nobody is remembered, because the page of uam.portal_url does not ask: take "+
+			"out devices.consent, or devices.remember")
+	}
 	if where, port, ok := k.UAM.host(); ok && where.Domain != "" && k.DNS.Mode == External {
 		k.report("uam.portal_url", `clients reach %s:%d before they log in only where gatewayd's own DNS learns its `+
 			`address: set dns.mode = "server", or give an address`, where.Domain, port)
+	}
+}
+
+// checkPortalURL checks what a web address may have, and that of a portal elsewhere may not. It shows no password.
+func (k *checker) checkPortalURL() {
+	const key = "uam.portal_url"
+	u, err := url.Parse(k.UAM.PortalURL)
+	if err != nil {
+		return // refused before
+	}
+	if u.User != nil {
+		k.report(key, "has a name or a password before the host: browsers refuse it, and every client would see it")
+	}
+	if u.Fragment != "" {
+		k.report(key, `has "#%s" at its end: what the gateway tells the portal would stand behind it, where no portal sees `+
+			`it`, u.Fragment)
+	}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
+		k.report(key, "%s is no port: give 1 to 65535", u.Port())
+	}
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil && !a.Is4() {
+		k.report(key, "%s is an IPv6 address, which the walled garden cannot have: give a name, or an IPv4 address", a)
 	}
 }
 

@@ -26,7 +26,7 @@ func convert(t *testing.T, text string) (got Result, notes string) {
 }
 
 // TestConversion: what options become, what is left out, and that a note says so. A text that begins with "!" must not
-// be there.
+// be there. Long: a table of files.
 func TestConversion(t *testing.T) {
 	for _, tt := range []struct {
 		name, text  string

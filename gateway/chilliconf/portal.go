@@ -17,19 +17,7 @@ func (c *converter) portal() {
 	}
 	server, hasServer := c.get("HS_UAMSERVER")
 	o, ok := c.get("uamserver")
-	u, err := url.Parse(o.value)
-	why := ""
-	switch {
-	case !ok:
-		why = "there is no uamserver (HS_UAMFORMAT)"
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" || u.User != nil:
-		c.note(o, "is no web address that a portal can have: set uam.portal_url")
-		why = "uamserver is no web address"
-	case u.Hostname() == listen.value || u.Hostname() == "1.0.0.1":
-		c.note(o, "is a portal on the gateway itself, which gatewayd's own pages replace (portal.templates changes them)")
-		why = "gatewayd's own pages are the portal"
-	}
-	if why != "" {
+	if why := c.unfit(o, ok, listen.value); why != "" {
 		if hasServer && !ok {
 			c.note(server, "has no HS_UAMFORMAT, the portal's URL: set uam.portal_url")
 		}
@@ -59,6 +47,24 @@ func (c *converter) portal() {
 	if hasPlace {
 		c.set("uam", "location", place.value)
 	}
+}
+
+// unfit returns why there is no portal elsewhere, "" if uamserver is one; what is wrong with it is noted. own is the
+// gateway's address.
+func (c *converter) unfit(server option, given bool, own string) (why string) {
+	u, err := url.Parse(server.value)
+	switch {
+	case !given:
+		return "there is no uamserver (HS_UAMFORMAT)"
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" || u.User != nil:
+		c.note(server, "is no web address that a portal can have: set uam.portal_url")
+		return "uamserver is no web address"
+	case u.Hostname() == own || u.Hostname() == "1.0.0.1":
+		c.note(server, "is a portal on the gateway itself, which gatewayd's own pages replace (portal.templates changes "+
+			"them)")
+		return "gatewayd's own pages are the portal"
+	}
+	return ""
 }
 
 // certificate notes what https needs: gatewayd's certificate is for a name, which CoovaChilli has in another place.

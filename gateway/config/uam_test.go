@@ -15,6 +15,7 @@ schemes = ["chap"]
 http = true
 `
 
+// TestUAMProblems: each mistake has its message, with its line. Long: a table of mistakes.
 func TestUAMProblems(t *testing.T) {
 	at := func(url string) string { return strings.Replace(aPortal, "https://portal.example/login", url, 1) }
 	schemes := func(list string) string { return strings.Replace(aPortal, `"chap"`, list, 1) }

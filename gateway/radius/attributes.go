@@ -34,6 +34,9 @@ const (
 	counted  = update | stop
 )
 
+// byMSCHAP is when attributes of MS-CHAP are sent.
+const byMSCHAP = "of PPPoE clients that use MS-CHAPv2, and from a [portal elsewhere](../uam.md) by `\"mschapv2\"`"
+
 // avp describes an attribute that gatewayd sends or understands. docs/reference/gatewayd-radius.md is made of these.
 type avp struct {
 	name   string
@@ -50,9 +53,11 @@ var attributes = []avp{
 		"the user, or a device's MAC address (`devices.mac_format`); in an Access-Accept: replaces the name that was sent. " +
 			"Upper and lower case are one name"},
 	{"User-Password", 0, rfc2865.UserPassword_Type, logins,
-		"with `radius.method = \"pap\"`, and of PPPoE clients that use PAP"},
+		"with `radius.method = \"pap\"`, of PPPoE clients that use PAP, and from a [portal elsewhere](../uam.md) by " +
+			"`\"pap\"` or `\"plain\"`"},
 	{"CHAP-Password", 0, rfc2865.CHAPPassword_Type, logins,
-		"with `radius.method = \"chap\"`, and of PPPoE clients that use CHAP"},
+		"with `radius.method = \"chap\"`, of PPPoE clients that use CHAP, and from a [portal elsewhere](../uam.md) by " +
+			"`\"chap\"`"},
 	{"NAS-IP-Address", 0, rfc2865.NASIPAddress_Type, logins | sessions | onOff | naming,
 		"`radius.nas_address`; not sent without it. In a request: must be it, or without it an address of the machine"},
 	{"NAS-Port", 0, rfc2865.NASPort_Type, lineRequest | sessions | naming, "PPPoE clients: the PPPoE session"},
@@ -147,8 +152,8 @@ var attributes = []avp{
 		"the name in `lan.prefix_pool` of the network out of whose /64 for the client DHCPv6 gives it an address, unless " +
 			"it has Framed-IPv6-Address"},
 
-	{"MS-CHAP-Challenge", vendorMicrosoft, msChallenge, lineRequest, "of PPPoE clients that use MS-CHAPv2"},
-	{"MS-CHAP2-Response", vendorMicrosoft, msCHAP2Response, lineRequest, "of PPPoE clients that use MS-CHAPv2"},
+	{"MS-CHAP-Challenge", vendorMicrosoft, msChallenge, logins, byMSCHAP},
+	{"MS-CHAP2-Response", vendorMicrosoft, msCHAP2Response, logins, byMSCHAP},
 	{"MS-CHAP2-Success", vendorMicrosoft, msCHAP2Success, accept, "passed on to the client"},
 	{"ADSL-Agent-Circuit-Id", vendorADSL, adslCircuit, lineRequest, "the line, as its access node says"},
 	{"ADSL-Agent-Remote-Id", vendorADSL, adslRemote, lineRequest, "the line, as its access node says"},

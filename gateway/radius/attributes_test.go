@@ -168,7 +168,10 @@ func TestAttributesSent(t *testing.T) {
 		chap, ms := line, line
 		chap.CHAP = &session.CHAP{Challenge: make([]byte, 16), Response: make([]byte, 16)}
 		ms.CHAP = &session.CHAP{Microsoft: true, Challenge: make([]byte, 16), Response: make([]byte, msResponse)}
-		for in, all := range map[packets][]session.Credentials{portalRequest: {credentials}, lineRequest: {line, chap, ms}} {
+		byCHAP, byMS := credentials, credentials // from a portal elsewhere
+		byCHAP.CHAP, byMS.CHAP = chap.CHAP, ms.CHAP
+		for in, all := range map[packets][]session.Credentials{
+			portalRequest: {credentials, byCHAP, byMS}, lineRequest: {line, chap, ms}} {
 			for _, credentials := range all {
 				data, err := (&accessRequest{cfg: &c.cfg, credentials: credentials}).packet([]byte(testSecret), 1, time.Now())
 				note(in, data, err)

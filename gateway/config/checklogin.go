@@ -13,7 +13,8 @@ func (k *checker) checkLogin() {
 		k.report(methods, `missing: how clients log in, such as ["users"], or portal.enabled = false`)
 	case k.Auth.Has(MethodVoucher) && !k.Portal.Enabled:
 		k.report(methods, `"voucher" has no effect: codes are typed at the portal, and portal.enabled is false`)
-	case k.Auth.Has(MethodClickThrough) && !k.Portal.Enabled:
+	case k.Auth.Has(MethodClickThrough) && !k.Portal.Enabled && (k.Auth.Has(MethodRADIUS) || k.Auth.Has(MethodUsers)):
+		// Alone, it is refused as what PPPoE clients cannot log in with.
 		k.report(methods, `"click-through" has no effect: clients click at the portal, and portal.enabled is false`)
 	}
 	if !k.Auth.Has(MethodClickThrough) {

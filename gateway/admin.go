@@ -37,9 +37,9 @@ func (a *adminPage) part(cfg *config.Config, log *slog.Logger, answers control.A
 			StateDir: cfg.StateDir, Log: log,
 			Findings:  func() []admin.Finding { return adminFindings(cfg) },
 			IsClients: func(peer netip.Addr) bool { return !onLAN(lans(), c.Address().Addr()) && onLAN(lans(), peer) },
-			Whois: func(endpoint netip.AddrPort, at time.Time) ([]flowlog.Search, error) {
+			Whois: func(ctx context.Context, endpoint netip.AddrPort, at time.Time) ([]flowlog.Search, error) {
 				logs := FlowLogs(&config.Config{Networks: lans()})
-				return logs, flowlog.FindAll(logs, endpoint, at)
+				return logs, flowlog.FindAll(ctx, logs, endpoint, at)
 			},
 		})
 		if err != nil {

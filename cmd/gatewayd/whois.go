@@ -55,7 +55,7 @@ func whoisCommand() *cobra.Command {
 					return err
 				}
 			}
-			if err := flowlog.FindAll(logs, endpoint, instant); err != nil {
+			if err := flowlog.FindAll(cmd.Context(), logs, endpoint, instant); err != nil {
 				return err
 			}
 			return showFlows(stdout, os.Stderr, logs, endpoint, instant, asJSON)

@@ -37,8 +37,8 @@ type Finding struct {
 type Config struct {
 	Listen  string // where it is served, for messages
 	Answers control.Answers
-	// Whois searches the flow logs.
-	Whois func(netip.AddrPort, time.Time) ([]flowlog.Search, error)
+	// Whois searches the flow logs until ctx ends.
+	Whois func(context.Context, netip.AddrPort, time.Time) ([]flowlog.Search, error)
 	// Findings are what check-config would say now. It may take a second.
 	Findings func() []Finding
 	// IsClients reports whether a peer is of a network of clients. Connections from there are closed. nil: none is.
@@ -64,7 +64,8 @@ type Server struct {
 	audit     *auditLog
 	usage     *usage
 	findings  findings
-	key       []byte // of forms' tokens
+	key       []byte        // of forms' tokens
+	searching chan struct{} // has an element while somebody searches the flow logs
 	handler   http.Handler
 	counters  counters
 	closed    atomic.Pointer[string] // why it is not served; nil: it is
@@ -99,7 +100,8 @@ func (s *Server) Stats() Stats {
 
 // New opens the accounts, the certificate, the audit log and the usage. Close closes what is open.
 func New(cfg Config) (s *Server, err error) {
-	s = &Server{cfg: cfg, log: cfg.Log, key: make([]byte, 32), logins: logins{idle: cfg.Idle, longest: cfg.Longest}}
+	s = &Server{cfg: cfg, log: cfg.Log, key: make([]byte, 32), logins: logins{idle: cfg.Idle, longest: cfg.Longest},
+		guard: guesses.Guard{NoHome: true}, searching: make(chan struct{}, 1)}
 	rand.Read(s.key)
 	if s.operators, err = users.OpenOperators(cfg.Accounts, cfg.Log); err != nil {
 		return nil, fmt.Errorf("admin.accounts: %w", err)

@@ -343,11 +343,14 @@ func whoisRequest(r *http.Request) (endpoint netip.AddrPort, at time.Time, err e
 }
 
 func (s *Server) apiWhois(r *http.Request, p person) (int, any, error) {
+	if err := s.mayWhois(r, p); err != nil {
+		return 0, nil, err
+	}
 	endpoint, at, err := whoisRequest(r)
 	if err != nil {
 		return 0, nil, err
 	}
-	answer, err := s.whois(p, endpoint, at)
+	answer, err := s.whois(r.Context(), p, endpoint, at)
 	answer.Flows = append([]Owner{}, answer.Flows...)
 	return http.StatusOK, answer, err
 }

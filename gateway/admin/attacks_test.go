@@ -2,7 +2,6 @@ package admin
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -303,46 +302,5 @@ func TestLargeBodies(t *testing.T) {
 	}
 	if a := w.visitor().post("/login", url.Values{"name": {large}}); a.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("a large login is answered %s", a.Status)
-	}
-}
-
-// TestSlowClients: connections that send nothing take a bounded number of places, and others are served meanwhile.
-func TestSlowClients(t *testing.T) {
-	w := newWorld(t, 1)
-	var slow []net.Conn
-	for range 3 * maxConnsOfOne {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(w.base, "http://"))
-		must(t, err)
-		defer conn.Close()
-		slow = append(slow, conn)
-	}
-	// those beyond the share of an address are closed
-	closed := 0
-	for _, conn := range slow[maxConnsOfOne:] {
-		if _, err := conn.Read(make([]byte, 1)); err != nil {
-			closed++
-		}
-	}
-	if closed != 2*maxConnsOfOne {
-		t.Errorf("%d of %d connections beyond the share were closed", closed, 2*maxConnsOfOne)
-	}
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
-	client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
-	if a := w.send(client, "GET", "/login", "", nil); a.StatusCode != http.StatusOK {
-		t.Errorf("another client is answered %s", a.Status)
-	}
-}
-
-// TestClientsOfNetworks: connections from clients' networks are closed.
-func TestClientsOfNetworks(t *testing.T) {
-	w := newWorld(t, 1, func(c *Config) {
-		c.IsClients = func(a netip.Addr) bool { return a == netip.MustParseAddr("127.0.0.9") }
-	})
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
-	conn, err := dialer.Dial("tcp", strings.TrimPrefix(w.base, "http://"))
-	must(t, err)
-	defer conn.Close()
-	if _, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Error("a client's connection is answered")
 	}
 }

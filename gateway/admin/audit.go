@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -43,20 +44,27 @@ type auditLog struct {
 	dir string
 	log *slog.Logger
 
+	reading sync.Mutex // held by who reads a page: it may read all files
+
 	mu   sync.Mutex
-	file *os.File // guarded by mu, as what follows
-	size int64
-	last uint64 // ID of the last entry
+	file *os.File // guarded by mu, as what follows; nil: the next write opens it
+	size int64    // of file
+	torn bool     // file ends within a line, as a power cut leaves it
+	last uint64   // ID of the last entry
 }
 
-// openAudit opens the log in a folder. A line that a power cut has torn is ended, so that the next one is whole.
+// openAudit opens the log in a folder. The last ID is that of the two newest files: a result may come a file later than
+// its entry, so the newest may have no ID but former ones.
 func openAudit(dir string, log *slog.Logger) (*auditLog, error) {
 	a := &auditLog{dir: dir, log: log}
-	for n := 0; n < auditFiles && a.last == 0; n++ {
+	for n, found := 0, 0; n < auditFiles && found < 2; n++ {
 		text, err := os.ReadFile(a.path(n))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
 			return nil, fmt.Errorf("reading the audit log: %w", err)
 		}
+		found++
 		for line := range bytes.Lines(text) {
 			a.last = max(a.last, idOf(line))
 		}
@@ -72,24 +80,47 @@ func (a *auditLog) path(n int) string {
 	return path
 }
 
-// open opens the file that is written to.
+// open opens the file that is written to, a new one where the present one is large. After an error there is no file, and
+// the next open begins where this one ended. mu is held, or a is not shared yet.
 func (a *auditLog) open() error {
+	if info, err := os.Stat(a.path(0)); err == nil && info.Size() >= auditBytes {
+		if err := a.shift(); err != nil {
+			return err
+		}
+	}
 	file, err := os.OpenFile(a.path(0), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the audit log: %w", err)
 	}
+	torn := false
 	info, err := file.Stat()
-	if err == nil {
-		a.file, a.size = file, info.Size()
+	if err == nil && info.Size() == 0 {
+		err = syncDir(a.dir)
+	} else if err == nil {
 		end := make([]byte, 1)
-		if a.size == 0 {
-			err = syncDir(a.dir)
-		} else if _, err = file.ReadAt(end, a.size-1); err == nil && end[0] != '\n' {
-			err = a.append([]byte("\n"))
-		}
+		_, err = file.ReadAt(end, info.Size()-1)
+		torn = end[0] != '\n'
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("opening the audit log: %w", err), file.Close())
+	}
+	a.file, a.size, a.torn = file, info.Size(), torn
+	return nil
+}
+
+// shift gives each file the next number, up to the first number that is free: after an error or a crash within, what was
+// shifted is not shifted again. mu is held.
+func (a *auditLog) shift() error {
+	free := 1
+	for ; free < auditFiles-1; free++ {
+		if _, err := os.Lstat(a.path(free)); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	for n := free - 1; n >= 0; n-- {
+		if err := os.Rename(a.path(n), a.path(n+1)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -103,39 +134,40 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// append writes a line and waits until it is on the disk. A line that was written in part is taken back. mu is held.
+// append writes a line and waits until it is on the disk. A line that may not be there is taken back as far as that is
+// possible, and the file is opened anew for the next one: after an error a sync says nothing of what was written before.
+// mu is held.
 func (a *auditLog) append(line []byte) error {
-	if _, err := a.file.Write(line); err != nil {
-		return errors.Join(err, a.file.Truncate(a.size))
+	if a.file != nil && a.size >= auditBytes {
+		a.file.Close() // every line is on the disk
+		a.file = nil
 	}
-	a.size += int64(len(line))
-	return a.file.Sync()
-}
-
-// rotate begins another file, where the present one is large. A crash within leaves a number out at most. mu is held.
-func (a *auditLog) rotate() error {
-	if a.size < auditBytes {
-		return nil
-	}
-	for n := auditFiles - 2; n >= 0; n-- {
-		if err := os.Rename(a.path(n), a.path(n+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if a.file == nil {
+		if err := a.open(); err != nil {
 			return err
 		}
 	}
-	former := a.file
-	if err := a.open(); err != nil {
+	if a.torn {
+		line = slices.Concat([]byte("\n"), line)
+	}
+	_, err := a.file.Write(line)
+	if err == nil {
+		err = a.file.Sync()
+	}
+	if err != nil {
+		err = errors.Join(err, a.file.Truncate(a.size), a.file.Close())
+		a.file = nil
 		return err
 	}
-	return former.Close()
+	a.size += int64(len(line))
+	a.torn = false
+	return nil
 }
 
 // write writes an entry, with the next ID unless it has one.
 func (a *auditLog) write(e Entry) (uint64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.rotate(); err != nil {
-		return 0, fmt.Errorf("the audit log: %w", err)
-	}
 	if e.ID == 0 {
 		a.last++
 		e.ID = a.last
@@ -192,46 +224,11 @@ func idOf(line []byte) (id uint64) {
 	return id
 }
 
-// page returns up to most entries before the one with an ID, 0: the newest, each with its result, the newest first.
-// next is the ID to go on with; 0: there are no more. damaged counts lines that are no entries.
-func (a *auditLog) page(before uint64, most int) (page []Entry, next uint64, damaged int, err error) {
-	results := map[uint64]string{}
-	for n := range auditFiles {
-		a.mu.Lock() // between two renames a file would be missing
-		text, err := os.ReadFile(a.path(n))
-		a.mu.Unlock()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return nil, 0, 0, fmt.Errorf("reading the audit log: %w", err)
-		}
-		for text = bytes.TrimRight(text, "\n"); len(text) > 0; {
-			begin := bytes.LastIndexByte(text, '\n') + 1
-			line := text[begin:]
-			text = text[:max(0, begin-1)]
-			var e Entry
-			if id := idOf(line); before > 0 && id >= before && id > 0 {
-				continue
-			}
-			switch err := json.Unmarshal(line, &e); {
-			case len(line) == 0:
-			case err != nil || e.ID == 0:
-				damaged++
-			case e.Action == "":
-				results[e.ID] = e.Result
-			case len(page) == most:
-				return page, page[most-1].ID, damaged, nil
-			default:
-				e.Result = results[e.ID]
-				page = append(page, e)
-			}
-		}
-	}
-	return page, 0, damaged, nil
-}
-
 func (a *auditLog) close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.file == nil {
+		return nil
+	}
 	return a.file.Close()
 }

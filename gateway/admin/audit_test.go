@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/voucher"
@@ -99,17 +103,148 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 }
 
-// TestNothingUnaudited: what cannot be written to the audit log is not done.
+// breakAudit has the log fail until mend.
+func (w *world) breakAudit() (mend func()) {
+	w.t.Helper()
+	path := w.audit.path(0)
+	must(w.t, os.Rename(path, path+".away"))
+	must(w.t, os.Symlink("/dev/full", path))
+	must(w.t, w.audit.file.Close())
+	return func() {
+		must(w.t, os.Remove(path))
+		must(w.t, os.Rename(path+".away", path))
+	}
+}
+
+// TestNothingUnaudited: what cannot be written to the audit log is not done, a login and a search included, and is done
+// again once the log can be written.
 func TestNothingUnaudited(t *testing.T) {
 	w := newWorld(t, 3)
-	must(t, w.audit.file.Close())
-	a := w.as("ann", "DELETE", "/api/v1/sessions/"+addrOf(1).String(), nil)
-	if a.StatusCode != 503 || !w.online(1) {
-		t.Errorf("answered %s", a.Status)
+	eve := w.logIn("eve")
+	mend := w.breakAudit()
+	one := "/api/v1/sessions/" + addrOf(1).String()
+	for range 2 {
+		if a := w.as("ann", "DELETE", one, nil); a.StatusCode != 503 || !w.online(1) {
+			t.Errorf("ending a session is answered %s", a.Status)
+		}
 	}
-	f, err := os.Open(filepath.Join(w.dir, auditName))
+	v := w.visitor()
+	login := url.Values{"name": {"ann"}, "password": {"right"}}
+	if a := v.post("/login", login); a.StatusCode != 503 || a.Header.Get("Set-Cookie") != "" {
+		t.Errorf("a login is answered %s", a.Status)
+	}
+	whois := "/whois?endpoint=" + addrOf(1).String() + ":80"
+	if a := eve.get(whois); a.StatusCode != 503 || strings.Contains(a.body, "user-1") {
+		t.Errorf("a search is answered %s", a.Status)
+	}
+	mend()
+	if a := eve.get(whois); !strings.Contains(a.body, "user-1") {
+		t.Errorf("a search that is logged is answered %s, without who has the address", a.Status)
+	}
+	if a := eve.get(whois + "&at=2200-01-01T00:00:00Z"); strings.Contains(a.body, "user-1") {
+		t.Errorf("a search of the future, which is not logged, tells who has the address: %s", a.Status)
+	}
+	if a := v.post("/login", login); a.StatusCode != 303 {
+		t.Errorf("a login is answered %s", a.Status)
+	}
+	if a := w.as("ann", "DELETE", one, nil); a.StatusCode != 200 || w.online(1) {
+		t.Errorf("ending a session is answered %s", a.Status)
+	}
+	var got []string
+	for _, e := range w.entries() {
+		got = append(got, e.Who+" "+e.Action)
+	}
+	want := []string{"ann session.end", "ann login", "eve whois", "eve login"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the log has %q, want %q", got, want)
+	}
+}
+
+// TestAuditWithoutNewFile: while no new file can be made, nothing is written, no former file is lost, and a damaged end
+// of the file is ended by the next line.
+func TestAuditWithoutNewFile(t *testing.T) {
+	defer func(n int64) { auditBytes = n }(auditBytes)
+	auditBytes = 300
+	dir := t.TempDir()
+	a, err := openAudit(dir, quiet(t))
 	must(t, err)
-	w.audit.file = f // for Close
+	defer a.close()
+	begin := func() (uint64, error) { return a.begin(person{Name: "ann"}, "test", "", nil) }
+	for a.size < auditBytes {
+		_, err := begin()
+		must(t, err)
+	}
+	for n := 1; n < auditFiles; n++ {
+		must(t, os.WriteFile(a.path(n), fmt.Appendln(nil, n), 0o600))
+	}
+	var usual unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &usual))
+	for range 2 * auditFiles { // renaming works, and opening does not
+		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: usual.Max}))
+		_, err := begin()
+		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &usual))
+		if err == nil {
+			t.Fatal("an entry was written without a file")
+		}
+	}
+	if _, err := os.Lstat(a.path(0)); err == nil {
+		t.Fatal("the large file was not shifted: the test tests nothing")
+	}
+	for n := 2; n < auditFiles; n++ {
+		text, err := os.ReadFile(a.path(n))
+		must(t, err)
+		if string(text) != fmt.Sprintln(n-1) {
+			t.Errorf("file %d is %q, the former file %d is lost", n, text, n-1)
+		}
+	}
+	id, err := begin()
+	must(t, err)
+	if page, _, _, err := a.page(0, 2); err != nil || len(page) != 2 || page[0].ID != id || page[1].ID >= id {
+		t.Errorf("%+v, %v", page, err)
+	}
+	must(t, a.file.Truncate(a.size-1)) // the line's end is lost with a disk's error
+	must(t, a.file.Close())
+	if _, err := begin(); err == nil {
+		t.Error("an entry was written to a closed file")
+	}
+	later, err := begin()
+	must(t, err)
+	if page, _, _, err := a.page(0, 2); err != nil || len(page) != 2 || page[0].ID != later || page[1].ID != id {
+		t.Errorf("after a torn line: %+v, %v", page, err)
+	}
+}
+
+// TestAuditLastID: the newest file may hold but the result of a former entry.
+func TestAuditLastID(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, auditName), []byte("{\"id\":7,\"result\":\"done\"}\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, auditName+".1"), []byte("{\"id\":7,\"action\":\"x\"}\n{\"id\":9,\"action\":"+
+		"\"x\"}\n"), 0o600))
+	a, err := openAudit(dir, quiet(t))
+	must(t, err)
+	defer a.close()
+	if id, err := a.begin(person{Name: "ann"}, "test", "", nil); err != nil || id != 10 {
+		t.Errorf("the next entry is %d, %v", id, err)
+	}
+}
+
+// TestBackwards: lines are read from the end, whatever blocks they cross.
+func TestBackwards(t *testing.T) {
+	var text []byte
+	var want []string
+	for i := range 200 {
+		line := strings.Repeat(string(rune('a'+i%26)), i*i%(3*auditBlock/2))
+		text = append(append(text, line...), '\n')
+		want = append([]string{line}, want...)
+	}
+	var got []string
+	must(t, backwards(bytes.NewReader(text), int64(len(text)), func(line []byte) bool {
+		got = append(got, string(line))
+		return true
+	}))
+	if len(got) != len(want)+1 || got[0] != "" || !slices.Equal(got[1:], want) {
+		t.Errorf("%d lines, want %d and the empty end", len(got), len(want))
+	}
 }
 
 // TestChangesAreAudited: the log has who did what, from where, and what became of it.
@@ -122,6 +257,10 @@ func TestChangesAreAudited(t *testing.T) {
 	var got bytes.Buffer
 	for _, e := range w.entries() {
 		fmt.Fprintln(&got, e.Who, e.From, e.Way, e.Action, e.Object, e.Result != "")
+		if n := strings.TrimPrefix(e.Object, "10.0.0."); n != e.Object && (!strings.Contains(e.Details, `"user":"user-`+n) ||
+			!strings.Contains(e.Details, `"mac":"02:00:00:00:00:0`+n) || !strings.Contains(e.Details, `"session":"`)) {
+			t.Errorf("%s: the details do not name user, MAC address and session: %s", e.Object, e.Details)
+		}
 	}
 	want := `eve 127.0.0.1 api whois 203.0.113.5:40321 true
 ann 127.0.0.1 api session.end 192.0.2.1 true

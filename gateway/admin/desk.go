@@ -35,20 +35,44 @@ func (s *Server) audited(p person, action, object string, details any, do func()
 	return err
 }
 
+// denied returns the refusal of what an account may not do. It is in the daemon's log: a list that is bounded must not
+// fill with what was not done.
+func (s *Server) denied(p person, action, object, why string) error {
+	s.counters.denied.Add(1)
+	s.log.Warn("admin: refused: "+why, "who", p.Name, "from", p.from, "action", action, "object", object)
+	return refuse(http.StatusForbidden, "%s", why)
+}
+
 // change is audited for those who may change something.
 func (s *Server) change(p person, action, object string, details any, do func() (string, error)) error {
 	if !p.Changes() {
-		s.counters.denied.Add(1)
-		s.log.Warn("admin: refused: the account may not change anything", "who", p.Name, "action", action, "object", object)
-		return refuse(http.StatusForbidden, "this account may look, and change nothing")
+		return s.denied(p, action, object, "this account may look, and change nothing")
 	}
 	s.counters.changes.Add(1)
 	return s.audited(p, action, object, details, do)
 }
 
-// end ends sessions.
+// ofSession is whose session it was, for those who read the log later.
+type ofSession struct {
+	User    string `json:"user,omitempty"`
+	MAC     string `json:"mac,omitempty"`
+	Session string `json:"session,omitempty"` // Acct-Session-Id
+}
+
+// sessionOf returns whose the session of an address is now. Where the request names no session, it is bound to that one.
+func (s *Server) sessionOf(addr netip.Addr, id *string) ofSession {
+	now, err := s.cfg.Answers.Find(addr)
+	if err != nil || *id != "" && *id != now.ID { // the request will be refused
+		return ofSession{Session: *id}
+	}
+	*id = now.ID
+	return ofSession{now.User, now.MAC, now.ID}
+}
+
+// end ends the session of an address.
 func (s *Server) end(ctx context.Context, p person, req control.LogoutRequest) (done control.LogoutReply, err error) {
-	err = s.change(p, "session.end", req.Addr.String(), nil, func() (string, error) {
+	details := s.sessionOf(req.Addr, &req.ID)
+	err = s.change(p, "session.end", req.Addr.String(), details, func() (string, error) {
 		done, err = s.cfg.Answers.Logout(ctx, req)
 		return "done", err
 	})
@@ -57,7 +81,12 @@ func (s *Server) end(ctx context.Context, p person, req control.LogoutRequest) (
 
 // alter changes the limits of a session.
 func (s *Server) alter(p person, req control.ChangeRequest) (changed control.Session, err error) {
-	err = s.change(p, "session.change", req.Addr.String(), req, func() (string, error) {
+	whose := s.sessionOf(req.Addr, &req.ID)
+	details := struct {
+		ofSession
+		Change control.ChangeRequest `json:"change"`
+	}{whose, req}
+	err = s.change(p, "session.change", req.Addr.String(), details, func() (string, error) {
 		changed, err = s.cfg.Answers.Change(req)
 		return "done", err
 	})
@@ -129,21 +158,37 @@ type whoisAnswer struct {
 	Damaged int     `json:"damaged_lines"` // of the log, which may have been of this address
 }
 
-// whois searches the flow log for those who may ask.
-func (s *Server) whois(p person, endpoint netip.AddrPort, at time.Time) (answer whoisAnswer, err error) {
+// mayWhois refuses those who may not ask who used an address, and browsers that a page of another site has ask: asking
+// costs, and is in the log with the person's name.
+func (s *Server) mayWhois(r *http.Request, p person) error {
+	asked := r.URL.Query().Get("endpoint")
 	if !p.Whois {
-		s.counters.denied.Add(1)
-		return answer, refuse(http.StatusForbidden, "this account may not ask who used an address")
+		return s.denied(p, "whois", asked, "this account may not ask who used an address")
 	}
+	if asked != "" && r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+		s.counters.forged.Add(1)
+		return refuse(http.StatusForbidden, "this search was sent by a page of another site: search here")
+	}
+	return nil
+}
+
+// whois searches the flow log for those who may ask, for one at a time: a search reads large files.
+func (s *Server) whois(ctx context.Context, p person, endpoint netip.AddrPort, at time.Time) (answer whoisAnswer, err error) {
 	if at.After(time.Now()) {
 		return answer, refuse(http.StatusBadRequest, "the time %s is in the future", at.Format(time.RFC3339))
 	}
+	select {
+	case s.searching <- struct{}{}:
+	case <-ctx.Done():
+		return answer, ctx.Err()
+	}
+	defer func() { <-s.searching }()
 	s.counters.whois.Add(1)
 	details := struct {
 		At time.Time `json:"at"`
 	}{at}
 	err = s.audited(p, "whois", endpoint.String(), details, func() (string, error) {
-		logs, err := s.cfg.Whois(endpoint, at)
+		logs, err := s.cfg.Whois(ctx, endpoint, at)
 		if errors.Is(err, flowlog.ErrNoLog) || errors.Is(err, flowlog.ErrTooOld) {
 			err = refuse(http.StatusNotFound, "%w", err)
 		}

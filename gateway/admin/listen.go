@@ -21,7 +21,7 @@ import (
 // Limits of connections. Requests are small, so a slow client holds a place for seconds.
 const (
 	maxConns        = 128
-	maxConnsOfOne   = 24 // of one address; a browser opens 6
+	maxConnsOfOne   = 24 // of one host; a browser opens 6
 	requestTimeout  = 10 * time.Second
 	answerTimeout   = 5 * time.Minute // a revocation may end many sessions
 	idleTimeout     = 2 * time.Minute
@@ -111,7 +111,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	inner := net.Listener(limited)
 	if s.cert != nil {
 		inner = tls.NewListener(limited, &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-			GetCertificate: s.certificate})
+			GetCertificate: s.certificate, SessionTicketsDisabled: true})
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(inner) }()
@@ -129,7 +129,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// certificate is a tls.Config's GetCertificate: with a certificate that has expired there is no connection.
+// certificate is a tls.Config's GetCertificate: with a certificate that has expired there is no connection. Connections
+// from before, and requests on them, are refused by guardAll.
 func (s *Server) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if err := s.unfit(); err != nil {
 		s.expired(err)
@@ -145,7 +146,7 @@ type limitedListener struct {
 
 	mu    sync.Mutex
 	total int                // guarded by mu
-	conns map[netip.Addr]int // guarded by mu: by peer; none with 0
+	conns map[netip.Addr]int // guarded by mu: by hostOf a peer; none with 0
 }
 
 // Accept implements net.Listener.
@@ -170,11 +171,12 @@ func (l *limitedListener) count(peer netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	many := !peer.IsValid() || l.server.isProxy(peer)
-	if l.total >= maxConns || !many && l.conns[peer] >= maxConnsOfOne {
+	host := hostOf(peer)
+	if l.total >= maxConns || !many && l.conns[host] >= maxConnsOfOne {
 		return false
 	}
 	l.total++
-	l.conns[peer]++
+	l.conns[host]++
 	return true
 }
 
@@ -182,8 +184,9 @@ func (l *limitedListener) uncount(peer netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total--
-	if l.conns[peer]--; l.conns[peer] == 0 {
-		delete(l.conns, peer)
+	host := hostOf(peer)
+	if l.conns[host]--; l.conns[host] == 0 {
+		delete(l.conns, host)
 	}
 }
 

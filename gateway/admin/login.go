@@ -122,12 +122,18 @@ func (e errWait) Error() string {
 // errWrong is a wrong name or password.
 var errWrong = errors.New("wrong name or password")
 
-// macOf stands for an address where guesses are counted by device: an IPv6 host has a network.
-func macOf(a netip.Addr) (mac guesses.MAC) {
+// hostOf stands for who has an address: an IPv6 host has a network.
+func hostOf(a netip.Addr) netip.Addr {
 	if a.Is6() {
-		a = netip.PrefixFrom(a, 64).Masked().Addr()
+		return netip.PrefixFrom(a, 64).Masked().Addr()
 	}
-	sum := sha256.Sum256(a.AsSlice())
+	return a
+}
+
+// guesser stands for an address and a name where guesses are counted by device: who knows the password of one account
+// must not clear the guesses at another by it.
+func guesser(a netip.Addr, name string) (mac guesses.MAC) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %q", hostOf(a), session.FoldUser(name)))
 	copy(mac[:], sum[:])
 	return mac
 }
@@ -136,13 +142,14 @@ func macOf(a netip.Addr) (mac guesses.MAC) {
 func (s *Server) checkPassword(ctx context.Context, name, password string, from netip.Addr) error {
 	return s.guarded(ctx, name, from, func(failures int) error {
 		return s.operators.Authenticate(ctx, session.Credentials{User: name, Password: password,
-			Key: session.Key{MAC: macOf(from), Addr: from}, Failures: failures})
+			Key: session.Key{MAC: guesser(from, name), Addr: from}, Failures: failures})
 	})
 }
 
-// guarded checks a proof of who somebody is, unless the guesser must wait.
+// guarded checks a proof of who somebody is, unless the guesser must wait. name is "" for a token: a right one clears
+// nothing.
 func (s *Server) guarded(ctx context.Context, name string, from netip.Addr, check func(failures int) error) error {
-	try, err := s.guard.Enter(ctx, guesses.Attempter{MAC: macOf(from)})
+	try, err := s.guard.Enter(ctx, guesses.Attempter{MAC: guesser(from, name)})
 	if err != nil {
 		return err
 	}
@@ -153,7 +160,7 @@ func (s *Server) guarded(ctx context.Context, name string, from netip.Addr, chec
 	}
 	err = check(try.Failures(name))
 	switch {
-	case err == nil:
+	case err == nil && name != "":
 		try.Right(name)
 	case errors.Is(err, session.ErrRejected):
 		s.counters.rejected.Add(1)
@@ -179,7 +186,7 @@ func (s *Server) checkToken(ctx context.Context, token string, from netip.Addr) 
 	return name, err
 }
 
-// byProxy returns the account that a trusted proxy names; "": there is none.
+// byProxy returns the user that a trusted proxy names; "": there is none.
 func (s *Server) byProxy(r *http.Request) string {
 	if s.cfg.UserHeader == "" || !s.isProxy(peerOf(r.RemoteAddr)) {
 		return ""
@@ -205,6 +212,9 @@ func (s *Server) atPage(r *http.Request) *person {
 		secret = cookie.Value
 	}
 	operator, present, known := s.operators.Find(name)
+	if secret == "" && !s.operators.ByProxy(name) { // an account with a password of its own is not the proxy's to give
+		return nil
+	}
 	if !known || mark != "" && mark != present { // the password or the role has changed since the login
 		return nil
 	}
@@ -219,12 +229,17 @@ func (s *Server) formToken(parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
 }
 
-// atAPI returns who asks the API, by a password, a token or a proxy. Cookies are of pages alone.
+// atAPI returns who asks the API: whom a proxy names, and without a name, by a password or a token. Cookies are of pages
+// alone.
 func (s *Server) atAPI(r *http.Request) (*person, error) {
 	from := s.clientOf(r)
 	name := s.byProxy(r)
 	var err error
-	if user, password, ok := r.BasicAuth(); ok {
+	if name != "" {
+		if !s.operators.ByProxy(name) {
+			err = errWrong
+		}
+	} else if user, password, ok := r.BasicAuth(); ok {
 		name, err = user, s.checkPassword(r.Context(), user, password, from)
 	} else if token, ok := bearer(r); ok {
 		name, err = s.checkToken(r.Context(), token, from)

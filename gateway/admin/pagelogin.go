@@ -41,12 +41,13 @@ func (p *paged) login(w http.ResponseWriter, r *http.Request) {
 		p.show(w, http.StatusUnauthorized, "login", &view{Title: "Sign in", Alert: errWrong.Error(), Body: body})
 		return
 	}
-	if old, err := r.Cookie(cookieName); err == nil {
-		p.logins.end(old.Value)
-	}
 	who := person{Name: body.Name, from: from, way: "page"}
 	if err := p.audited(who, "login", body.Name, nil, func() (string, error) { return "done", nil }); err != nil {
-		p.log.Warn("a login at the admin page is not in the audit log", "who", body.Name)
+		p.show(w, statusOf(err), "login", &view{Title: "Sign in", Alert: err.Error(), Body: body})
+		return
+	}
+	if old, err := r.Cookie(cookieName); err == nil {
+		p.logins.end(old.Value)
 	}
 	p.counters.login.Add(1)
 	p.setCookie(w, p.logins.begin(body.Name, mark, time.Now()), 0)
@@ -64,6 +65,6 @@ func (p *paged) logout(w http.ResponseWriter, r *http.Request, who *person) {
 	}
 	_ = p.audited(*who, "logout", who.Name, nil, func() (string, error) { return "done", nil })
 	p.setCookie(w, "", -1)
-	w.Header().Set("Clear-Site-Data", `"cache", "cookies", "storage"`)
+	w.Header().Set("Clear-Site-Data", `"cache"`) // "cookies" would be those of the whole domain
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -137,22 +136,22 @@ func (p *paged) whois(w http.ResponseWriter, r *http.Request, who *person) {
 	body := whoisBody{Endpoint: strings.TrimSpace(q.Get("endpoint")), At: strings.TrimSpace(q.Get("at"))}
 	v := &view{Title: "Who used an address", Path: "/whois", Person: who}
 	status := http.StatusOK
-	if !who.Whois {
-		p.failed(w, r, who, refuse(http.StatusForbidden, "this account may not ask who used an address"))
+	if err := p.mayWhois(r, *who); err != nil {
+		p.failed(w, r, who, err)
 		return
 	}
 	if body.Endpoint != "" {
 		endpoint, at, err := whoisRequest(r)
 		if err == nil {
 			body.Asked = true
-			body.Answer, err = p.Server.whois(*who, endpoint, at)
+			body.Answer, err = p.Server.whois(r.Context(), *who, endpoint, at)
 			body.At = at.Format(time.RFC3339)
 		}
 		if err != nil {
 			status, v.Alert = statusOf(err), err.Error()
 		}
-		if addr := endpoint.Addr(); addr.IsValid() && addr != (netip.Addr{}) {
-			if now, err := p.cfg.Answers.Find(addr); err == nil {
+		if err == nil || status == http.StatusNotFound { // the search is in the audit log
+			if now, err := p.cfg.Answers.Find(endpoint.Addr()); err == nil {
 				body.Now = []control.Session{now}
 			}
 		}

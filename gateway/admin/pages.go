@@ -204,6 +204,12 @@ func (s *Server) guardAll(next http.Handler) http.Handler {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+		if err := s.unfit(); err != nil { // since the connection was made
+			s.expired(err)
+			h.Set("Connection", "close")
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
 		if r.Method == http.MethodOptions || r.Method == http.MethodTrace || path.Clean(r.URL.Path) != r.URL.Path {
 			http.Error(w, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
 			return

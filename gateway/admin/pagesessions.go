@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"math"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -40,16 +41,14 @@ func (p *paged) sessions(w http.ResponseWriter, r *http.Request, who *person) {
 		return
 	}
 	body := sessionsBody{PageRequest: req, Rows: page.Sessions}
-	st := p.cfg.Answers.Status()
+	counts, names := p.cfg.Answers.Counts()
 	for _, state := range slices.Backward(control.States) {
-		body.States = append(body.States, stateCount{state, st.Sessions[state]})
-		body.Total += st.Sessions[state]
-	}
-	for _, n := range st.Networks {
-		body.Networks = append(body.Networks, n.Network)
+		body.States = append(body.States, stateCount{state, counts[state]})
+		body.Total += counts[state]
 	}
 	body.Online = slices.ContainsFunc(page.Sessions,
 		func(s control.Session) bool { return s.State == "authenticated" })
+	body.Networks = names
 	if page.Next != "" {
 		q := r.URL.Query()
 		q.Set("cursor", page.Next)
@@ -71,22 +70,29 @@ type sessionBody struct {
 // limitField is a limit in the form that changes it.
 type limitField struct{ Name, Label, Hint, Value string }
 
-func limitFields(l control.Limits) []limitField {
+// limitFields are the limits of a session that can be changed: time and data of a voucher's session are the voucher's.
+func limitFields(s control.Session) []limitField {
+	l := s.Limits
 	number := func(n uint64, per float64) string {
 		if n == 0 {
 			return ""
 		}
 		return strconv.FormatFloat(float64(n)/per, 'f', -1, 64)
 	}
-	return []limitField{
+	own := []limitField{
 		{"minutes", "Session time", "minutes from its start", number(uint64(l.SessionTimeoutSeconds), 60)},
-		{"idle", "Idle time", "minutes", number(uint64(l.IdleTimeoutSeconds), 60)},
 		{"total", "Data, both directions", "MB", number(l.TotalBytes, 1e6)},
 		{"up", "Data up", "MB", number(l.UpBytes, 1e6)},
 		{"down", "Data down", "MB", number(l.DownBytes, 1e6)},
+	}
+	if s.OfVoucher() {
+		own = nil
+	}
+	return append(own, []limitField{
+		{"idle", "Idle time", "minutes", number(uint64(l.IdleTimeoutSeconds), 60)},
 		{"uprate", "Rate up", "Mbit/s", number(l.UpBps, 1e6)},
 		{"downrate", "Rate down", "Mbit/s", number(l.DownBps, 1e6)},
-	}
+	}...)
 }
 
 func (p *paged) session(w http.ResponseWriter, r *http.Request, who *person) {
@@ -99,7 +105,7 @@ func (p *paged) session(w http.ResponseWriter, r *http.Request, who *person) {
 		p.failed(w, r, who, err)
 		return
 	}
-	body := sessionBody{Session: found, Online: found.State == "authenticated", Limit: limitFields(found.Limits)}
+	body := sessionBody{Session: found, Online: found.State == "authenticated", Limit: limitFields(found)}
 	notes := map[string]string{"ended": "The session has ended. The client gets the login page.",
 		"changed": "The limits have been changed."}
 	p.show(w, http.StatusOK, "session", &view{Title: addr.String(), Path: "/sessions", Person: who, Body: body,
@@ -136,7 +142,8 @@ func (p *paged) changeSession(w http.ResponseWriter, r *http.Request, who *perso
 	p.backTo(w, r, who, addr, "changed", err)
 }
 
-// changeOf reads the form of a change: more time or data, or with "limits" all limits, of which empty ones are none.
+// changeOf reads the form of a change: more time or data, or with "limits" the limits that are not as the page has shown
+// them ("was-" and the limit's name): what somebody else has changed meanwhile stays. An empty one is none.
 func changeOf(f url.Values) (req control.ChangeRequest, err error) {
 	number := func(name string, scale float64) float64 {
 		text := strings.Replace(strings.TrimSpace(f.Get(name)), ",", ".", 1)
@@ -148,26 +155,33 @@ func changeOf(f url.Values) (req control.ChangeRequest, err error) {
 			err = refuse(http.StatusBadRequest, "%q is no number for %s", text, name)
 			return 0
 		}
-		return n * scale
+		return math.Round(n * scale)
 	}
 	if f.Get("what") != "limits" {
 		req.AddSeconds, req.AddBytes = number("addminutes", 60), uint64(number("addmegabytes", 1e6))
 		return req, err
 	}
+	changed := func(name string) bool {
+		return f.Has(name) && strings.TrimSpace(f.Get(name)) != f.Get("was-"+name)
+	}
 	for _, t := range []struct {
 		name   string
 		target **float64
 	}{{"minutes", &req.SessionTimeoutSeconds}, {"idle", &req.IdleTimeoutSeconds}} {
-		n := number(t.name, 60)
-		*t.target = &n
+		if changed(t.name) {
+			n := number(t.name, 60)
+			*t.target = &n
+		}
 	}
 	for _, t := range []struct {
 		name   string
 		target **uint64
 	}{{"total", &req.TotalBytes}, {"up", &req.UpBytes}, {"down", &req.DownBytes}, {"uprate", &req.UpBps},
 		{"downrate", &req.DownBps}} {
-		n := uint64(number(t.name, 1e6))
-		*t.target = &n
+		if changed(t.name) {
+			n := uint64(number(t.name, 1e6))
+			*t.target = &n
+		}
 	}
 	return req, err
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -128,6 +130,79 @@ func certify(t testing.TB, dir string, from, until time.Time) (cert, key string)
 	must(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 	return cert, key
+}
+
+// TestProxyNamesItsAccounts: an account with a password or a token of its own is not the proxy's to give, and a password
+// that comes with the proxy's name does not change who asks.
+func TestProxyNamesItsAccounts(t *testing.T) {
+	w := newWorld(t, 1, func(c *Config) {
+		c.UserHeader, c.TrustedProxies = "X-Remote-User", []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})
+	for _, q := range []struct {
+		named, user string
+		page, api   int
+	}{{"ann", "", 403, 401}, {"backup", "", 403, 401}, {"ann", "ann", 403, 401}, {"proxied", "bob", 200, 200},
+		{"", "bob", 303, 200}} {
+		ask := func(path string) answer {
+			return w.send(plainClient, "GET", path, "", func(r *http.Request) {
+				if q.named != "" {
+					r.Header.Set("X-Remote-User", q.named)
+				}
+				if q.user != "" {
+					r.SetBasicAuth(q.user, "right")
+				}
+			})
+		}
+		if a := ask("/sessions"); a.StatusCode != q.page {
+			t.Errorf("%+v: the page is answered %s", q, a.Status)
+		}
+		a := ask("/api/v1/account")
+		if a.StatusCode != q.api {
+			t.Errorf("%+v: the API is answered %s", q, a.Status)
+		} else if want := cmp.Or(q.named, q.user); q.api == 200 && !strings.Contains(a.body, `"`+want+`"`) {
+			t.Errorf("%+v: the API takes it for %s", q, a.body)
+		}
+	}
+}
+
+// TestCertificateExpiresMeanwhile: a connection from before does not get in, nor does one that is resumed, once the
+// certificate has expired.
+func TestCertificateExpiresMeanwhile(t *testing.T) {
+	now, dir := time.Now(), t.TempDir()
+	w := newWorld(t, 1, func(c *Config) { c.Cert, c.Key = certify(t, dir, now.Add(-48*time.Hour), now.Add(time.Hour)) })
+	addr := strings.TrimPrefix(w.base, "http://")
+	settings := &tls.Config{InsecureSkipVerify: true, ServerName: "admin.example",
+		ClientSessionCache: tls.NewLRUClientSessionCache(10)}
+	dial := func() (*tls.Conn, error) { return tls.Dial("tcp", addr, settings) }
+	conn, err := dial()
+	must(t, err)
+	defer conn.Close()
+	ask := func() *http.Response {
+		fmt.Fprint(conn, "GET /login HTTP/1.1\r\nHost: x\r\n\r\n")
+		a, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		must(t, err)
+		_, err = io.Copy(io.Discard, a.Body)
+		must(t, err)
+		return a
+	}
+	if a := ask(); a.StatusCode != http.StatusOK { // with it the client has read a ticket, if there is one
+		t.Errorf("before it expires: %s", a.Status)
+	}
+	again, err := dial()
+	must(t, err)
+	if again.ConnectionState().DidResume {
+		t.Error("the server gives tickets, by which a connection needs no certificate")
+	}
+	again.Close()
+	certify(t, dir, now.Add(-48*time.Hour), now.Add(-time.Hour))
+	w.Reload()
+	if a := ask(); a.StatusCode != http.StatusServiceUnavailable || !a.Close {
+		t.Errorf("on a connection from before: %s, closed: %v", a.Status, a.Close)
+	}
+	if again, err = dial(); err == nil {
+		again.Close()
+		t.Error("a connection to be resumed is accepted")
+	}
 }
 
 // TestExpiredCertificate: with a certificate that has expired nobody gets in, status and log say so, and a renewed one

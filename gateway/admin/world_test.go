@@ -104,9 +104,9 @@ func newWorld(t testing.TB, clients int, change ...func(*Config)) *world {
 				Servers: []control.Server{{Server: "192.0.2.10:1812", Purpose: "logins", Asked: true, Up: true}}}
 		}),
 		Findings: func() []Finding { return []Finding{{"warning", "eth1 is down: ip link set eth1 up"}} },
-		Whois: func(endpoint netip.AddrPort, at time.Time) ([]flowlog.Search, error) {
+		Whois: func(ctx context.Context, endpoint netip.AddrPort, at time.Time) ([]flowlog.Search, error) {
 			logs := []flowlog.Search{{Folder: filepath.Join(w.dir, "flows")}}
-			return logs, flowlog.FindAll(logs, endpoint, at)
+			return logs, flowlog.FindAll(ctx, logs, endpoint, at)
 		},
 	}
 	cfg.Answers.Vouchers = book

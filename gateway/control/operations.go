@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -158,6 +159,14 @@ func (r ChangeRequest) ofVoucher() bool {
 	return r.AddSeconds != 0 || r.AddBytes != 0 || r.SessionTimeoutSeconds != nil || r.TotalBytes != nil
 }
 
+// isOfVoucher reports whether a user is a voucher.
+func isOfVoucher(user string) bool {
+	return user != voucher.UserOf("") && strings.HasPrefix(user, voucher.UserOf(""))
+}
+
+// OfVoucher reports whether a voucher admitted the session: Change then refuses time and data.
+func (s Session) OfVoucher() bool { return isOfVoucher(s.User) }
+
 // Change changes the limits of a session, and returns it as it is then.
 func (a Answers) Change(req ChangeRequest) (Session, error) {
 	if err := req.check(); err != nil {
@@ -170,7 +179,7 @@ func (a Answers) Change(req ChangeRequest) (Session, error) {
 	if n.Changes == nil {
 		return Session{}, refuse(http.StatusNotImplemented, errors.New("sessions of this table cannot be changed"))
 	}
-	if len(s.User) > len(voucher.UserOf("")) && s.User[:len(voucher.UserOf(""))] == voucher.UserOf("") && req.ofVoucher() {
+	if isOfVoucher(s.User) && req.ofVoucher() {
 		return Session{}, refuse(http.StatusConflict, fmt.Errorf("the time and data of %s are those of its voucher: make "+
 			"another voucher, or change idle time and rates", req.Addr))
 	}

@@ -22,6 +22,24 @@ type Changer interface {
 	PageOf(from session.Position, most, looks int, match func(*session.Brief) bool) session.Page
 	// Alter edits the limits of the session with an ID.
 	Alter(addr netip.Addr, id string, edit func(*session.Limits)) error
+	// States counts the clients by state. Its work does not grow with their number.
+	States() map[State]int
+}
+
+// Counts returns the number of clients by state in the networks that are served, and the names of several networks.
+func (a Answers) Counts() (counts map[State]int, names []string) {
+	counts = map[State]int{}
+	for _, n := range a.Networks() {
+		if n.Name != "" {
+			names = append(names, n.Name)
+		}
+		if n.Changes != nil {
+			for state, count := range n.Changes.States() {
+				counts[state] += count
+			}
+		}
+	}
+	return counts, names
 }
 
 // PageRequest asks for a page of clients, in the order of networks and addresses.

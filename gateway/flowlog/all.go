@@ -1,6 +1,7 @@
 package flowlog
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"time"
@@ -15,12 +16,12 @@ type Search struct {
 
 // FindAll searches logs. One in which nothing can be found, as of a new network, is an error only where nothing is
 // found in the others either.
-func FindAll(logs []Search, endpoint netip.AddrPort, instant time.Time) error {
+func FindAll(ctx context.Context, logs []Search, endpoint netip.AddrPort, instant time.Time) error {
 	var errs []error
 	found := false
 	for i := range logs {
 		var err error
-		logs[i].Found, err = FindFlows(logs[i].Folder, endpoint, instant)
+		logs[i].Found, err = find(ctx, logs[i].Folder, endpoint, instant)
 		if err != nil && !errors.Is(err, ErrNoLog) && !errors.Is(err, ErrTooOld) {
 			return err
 		}

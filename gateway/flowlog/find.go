@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/flate"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,11 @@ type Found struct {
 // event. It returns ErrNoLog for a folder without files, and ErrTooOld if it finds nothing and instant is before the
 // oldest file.
 func FindFlows(folder string, endpoint netip.AddrPort, instant time.Time) (Found, error) {
+	return find(context.Background(), folder, endpoint, instant)
+}
+
+// find is FindFlows that ends with the file in which ctx ends, by its error.
+func find(ctx context.Context, folder string, endpoint netip.AddrPort, instant time.Time) (Found, error) {
 	if info, err := os.Stat(folder); folder == "" {
 		return Found{}, errors.New("the flow log's folder has an empty name: name it")
 	} else if err == nil && !info.IsDir() {
@@ -53,6 +59,9 @@ func FindFlows(folder string, endpoint netip.AddrPort, instant time.Time) (Found
 	found := Found{Since: all[0].beganAt}
 	var lines []Flow
 	for _, file := range all {
+		if ctx.Err() != nil {
+			return found, ctx.Err()
+		}
 		err := file.search(endpoint, &found, func(flow Flow) {
 			if slices.Contains(flow.keys(), endpoint) {
 				lines = append(lines, flow)

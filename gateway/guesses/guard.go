@@ -26,6 +26,8 @@ type Guard struct {
 
 	// Codes counts the wrong codes of several guards together; nil: those of this one alone.
 	Codes *Codes
+	// NoHome has waits for a name hold for the client of its last login too.
+	NoHome bool
 }
 
 // Attempter is a client that wants to log in.
@@ -53,6 +55,17 @@ func (g *Guard) Enter(ctx context.Context, identity Attempter) (*Try, error) {
 	return &Try{g, identity, t}, nil
 }
 
+// nobody is the address of no client.
+var nobody = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// home is the address that may be that of a name's last login.
+func (t *Try) home() MAC {
+	if t.guard.NoHome {
+		return nobody
+	}
+	return t.attempter.MAC
+}
+
 // Leave ends the right.
 func (t *Try) Leave() { t.end() }
 
@@ -60,8 +73,8 @@ func (t *Try) Leave() { t.end() }
 // considers the client alone.
 func (t *Try) Wait(user string) time.Duration {
 	wait := t.wait()
-	if user != "" && !t.guard.names.isHome(user, t.attempter.MAC) {
-		wait = max(wait, t.guard.names.wait(user, t.attempter.MAC), t.guard.accessLines.wait(t.attempter.AccessLine))
+	if user != "" && !t.guard.names.isHome(user, t.home()) {
+		wait = max(wait, t.guard.names.wait(user, t.home()), t.guard.accessLines.wait(t.attempter.AccessLine))
 	}
 	return wait
 }
@@ -69,13 +82,13 @@ func (t *Try) Wait(user string) time.Duration {
 // Failures are the wrong passwords of the client and for the name that still count. Where logins have to
 // wait, those without failures go first.
 func (t *Try) Failures(user string) int {
-	return t.recent() + t.guard.names.recent(user, t.attempter.MAC)
+	return t.recent() + t.guard.names.recent(user, t.home())
 }
 
 // Wrong counts a wrong password. One by a client that has to wait already does not count for its access line.
 func (t *Try) Wrong(user string) {
 	t.fail()
-	t.guard.names.countWrong(user, t.attempter.MAC)
+	t.guard.names.countWrong(user, t.home())
 	if t.recent() <= freeFailures {
 		t.guard.accessLines.countWrong(t.attempter.AccessLine)
 	}

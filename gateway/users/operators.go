@@ -89,6 +89,12 @@ func (o *Operators) Find(name string) (operator Operator, mark string, known boo
 	return acc.Operator, hex.EncodeToString(h.Sum(nil)[:16]), true
 }
 
+// ByProxy reports whether a trusted proxy logs an account in: nothing else does.
+func (o *Operators) ByProxy(name string) bool {
+	acc, known := o.accounts.file.Entries()[name]
+	return known && acc.token == "" && acc.hash.tag == nil
+}
+
 // OfToken returns the account of a token; "": there is none.
 func (o *Operators) OfToken(token string) string {
 	sum := hexSum(token)

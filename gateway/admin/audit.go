@@ -80,8 +80,8 @@ func (a *auditLog) path(n int) string {
 	return path
 }
 
-// open opens the file that is written to, a new one where the present one is large. After an error there is no file, and
-// the next open begins where this one ended. mu is held, or a is not shared yet.
+// open opens the file that is written to, a new one where the present one is large. After an error there is no file,
+// and the next open begins where this one ended. mu is held, or a is not shared yet.
 func (a *auditLog) open() error {
 	if info, err := os.Stat(a.path(0)); err == nil && info.Size() >= auditBytes {
 		if err := a.shift(); err != nil {
@@ -108,8 +108,8 @@ func (a *auditLog) open() error {
 	return nil
 }
 
-// shift gives each file the next number, up to the first number that is free: after an error or a crash within, what was
-// shifted is not shifted again. mu is held.
+// shift gives each file the next number, up to the first number that is free: after an error or a crash within, what
+// was shifted is not shifted again. mu is held.
 func (a *auditLog) shift() error {
 	free := 1
 	for ; free < auditFiles-1; free++ {
@@ -135,8 +135,8 @@ func syncDir(dir string) error {
 }
 
 // append writes a line and waits until it is on the disk. A line that may not be there is taken back as far as that is
-// possible, and the file is opened anew for the next one: after an error a sync says nothing of what was written before.
-// mu is held.
+// possible, and the file is opened anew for the next one: after an error a sync says nothing of what was written
+// before. mu is held.
 func (a *auditLog) append(line []byte) error {
 	if a.file != nil && a.size >= auditBytes {
 		a.file.Close() // every line is on the disk

@@ -161,7 +161,7 @@ func TestNothingUnaudited(t *testing.T) {
 }
 
 // TestAuditWithoutNewFile: while no new file can be made, nothing is written, no former file is lost, and a damaged end
-// of the file is ended by the next line.
+// of the file is ended by the next line. Long: the steps.
 func TestAuditWithoutNewFile(t *testing.T) {
 	defer func(n int64) { auditBytes = n }(auditBytes)
 	auditBytes = 300

@@ -87,8 +87,8 @@ func closeAll(all []auditFile) {
 	}
 }
 
-// backwards calls visit with the lines of the first size bytes, the last first, until it returns false. A line holds only
-// until visit returns.
+// backwards calls visit with the lines of the first size bytes, the last first, until it returns false. A line holds
+// only until visit returns.
 func backwards(file io.ReaderAt, size int64, visit func(line []byte) bool) error {
 	var begun []byte // the end of a line that begins in an earlier block
 	block := make([]byte, auditBlock)

@@ -59,7 +59,8 @@ type ofSession struct {
 	Session string `json:"session,omitempty"` // Acct-Session-Id
 }
 
-// sessionOf returns whose the session of an address is now. Where the request names no session, it is bound to that one.
+// sessionOf returns whose the session of an address is now. Where the request names no session, it is bound to that
+// one.
 func (s *Server) sessionOf(addr netip.Addr, id *string) ofSession {
 	now, err := s.cfg.Answers.Find(addr)
 	if err != nil || *id != "" && *id != now.ID { // the request will be refused

@@ -37,7 +37,7 @@ func TestSlowClients(t *testing.T) {
 			t.Errorf("a connection beyond the share is answered %s", line)
 		}
 	}
-	if n := w.Stats()["turned-away"]; n != 2*maxConnsOfOne {
+	if n := w.Stats().TurnedAway; n != 2*maxConnsOfOne {
 		t.Errorf("%d of %d connections beyond the share were turned away", n, 2*maxConnsOfOne)
 	}
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
@@ -87,7 +87,7 @@ func TestClientsOfNetworks(t *testing.T) {
 		if line := get(conn); line != from.answer {
 			t.Errorf("%s is answered %q", from.addr, line)
 		}
-		if n := w.Stats()["turned-away"]; n != from.turned {
+		if n := w.Stats().TurnedAway; n != from.turned {
 			t.Errorf("%s: %d connections were turned away", from.addr, n)
 		}
 	}

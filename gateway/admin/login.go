@@ -229,8 +229,8 @@ func (s *Server) formToken(parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
 }
 
-// atAPI returns who asks the API: whom a proxy names, and without a name, by a password or a token. Cookies are of pages
-// alone.
+// atAPI returns who asks the API: whom a proxy names, and without a name, by a password or a token. Cookies are of
+// pages alone.
 func (s *Server) atAPI(r *http.Request) (*person, error) {
 	from := s.clientOf(r)
 	name := s.byProxy(r)

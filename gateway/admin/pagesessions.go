@@ -142,8 +142,8 @@ func (p *paged) changeSession(w http.ResponseWriter, r *http.Request, who *perso
 	p.backTo(w, r, who, addr, "changed", err)
 }
 
-// changeOf reads the form of a change: more time or data, or with "limits" the limits that are not as the page has shown
-// them ("was-" and the limit's name): what somebody else has changed meanwhile stays. An empty one is none.
+// changeOf reads the form of a change: more time or data, or with "limits" the limits that are not as the page has
+// shown them ("was-" and the limit's name): what somebody else has changed meanwhile stays. An empty one is none.
 func changeOf(f url.Values) (req control.ChangeRequest, err error) {
 	number := func(name string, scale float64) float64 {
 		text := strings.Replace(strings.TrimSpace(f.Get(name)), ",", ".", 1)

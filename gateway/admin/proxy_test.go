@@ -132,8 +132,8 @@ func certify(t testing.TB, dir string, from, until time.Time) (cert, key string)
 	return cert, key
 }
 
-// TestProxyNamesItsAccounts: an account with a password or a token of its own is not the proxy's to give, and a password
-// that comes with the proxy's name does not change who asks.
+// TestProxyNamesItsAccounts: an account with a password or a token of its own is not the proxy's to give, and a
+// password that comes with the proxy's name does not change who asks.
 func TestProxyNamesItsAccounts(t *testing.T) {
 	w := newWorld(t, 1, func(c *Config) {
 		c.UserHeader, c.TrustedProxies = "X-Remote-User", []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}

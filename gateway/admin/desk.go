@@ -174,7 +174,8 @@ func (s *Server) mayWhois(r *http.Request, p person) error {
 }
 
 // whois searches the flow log for those who may ask, for one at a time: a search reads large files.
-func (s *Server) whois(ctx context.Context, p person, endpoint netip.AddrPort, at time.Time) (answer whoisAnswer, err error) {
+func (s *Server) whois(ctx context.Context, p person, endpoint netip.AddrPort, at time.Time) (answer whoisAnswer,
+	err error) {
 	if at.After(time.Now()) {
 		return answer, refuse(http.StatusBadRequest, "the time %s is in the future", at.Format(time.RFC3339))
 	}

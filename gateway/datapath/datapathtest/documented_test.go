@@ -198,7 +198,7 @@ var documented = []attackSection{
 			"scripts, template code, line breaks in names, Host, targets, links",
 			"shown as text, or refused; never in a header or log line of their own",
 			"`TestLogin`, `TestOddRequests`, `TestLinksOfOthersAreNotShown`, `TestLogInjection`, " +
-				"`TestInjection`, `FuzzRequest`, `FuzzOriginalURL` in portal",
+				"`TestInjection`, `FuzzRequest`, `FuzzOriginal` in weblink and portal",
 		},
 		{
 			"the users' file given to another owner, or readable",

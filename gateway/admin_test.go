@@ -65,6 +65,37 @@ func TestCheckAdmin(t *testing.T) {
 	must(t, Detach(&cfg, false))
 }
 
+// TestAdminOfFaultyFiles: clients are served while the accounts' file of the admin page is missing, the status says so,
+// and the page is served once it is there.
+func TestAdminOfFaultyFiles(t *testing.T) {
+	network(t)
+	dir := t.TempDir()
+	cfg := *configured(t, dir, onEBPF)
+	cfg.Admin = config.Admin{Listen: "127.0.0.1:8444", Accounts: filepath.Join(dir, "admins"), Idle: time.Hour,
+		Longest: time.Hour}
+	d := serve(t, &cfg)
+	c, err := control.Dial(cfg.ControlSocket())
+	must(t, err)
+	await := func(what string, fits func(control.AdminPage) bool) {
+		t.Helper()
+		netnstest.Await(t, what, func() error {
+			s, err := c.Status(t.Context())
+			if err != nil {
+				return err
+			}
+			if s.AdminPage == nil || !fits(*s.AdminPage) {
+				return fmt.Errorf("the status says %+v", s.AdminPage)
+			}
+			return nil
+		})
+	}
+	await("the status to say why", func(a control.AdminPage) bool { return strings.Contains(a.Closed, "admin.accounts") })
+	must(t, os.WriteFile(cfg.Admin.Accounts, nil, 0o600))
+	await("the page", func(a control.AdminPage) bool { return a.Closed == "" })
+	must(t, d.stop())
+	must(t, Detach(&cfg, false))
+}
+
 // TestAdminOfSeveral: the admin page lists the clients of all networks and of one, and ends a session in whichever
 // network it is. Long: the steps of one run.
 func TestAdminOfSeveral(t *testing.T) {

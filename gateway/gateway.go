@@ -132,7 +132,7 @@ func Run(ctx context.Context, cfg *config.Config, d Daemon) error {
 	g.reload = g.admin.reloading(d.Reload)
 	only := func() []*config.Config { return []*config.Config{cfg} }
 	page := part{"admin page", func(ctx context.Context) (opened, error) { // after the table and the vouchers
-		return g.admin.part(cfg, g.log, g.answers(), only).open(ctx)
+		return g.admin.part(cfg, g.log, g.answers(), adminClients{only, g.hasClient}).open(ctx)
 	}}
 	return runParts(ctx, slices.Concat([]part{{"control", g.openControl}}, g.parts(), []part{page},
 		daemonParts(cfg, g.status)), d.Ready)

@@ -68,7 +68,7 @@ func runNetworks(ctx context.Context, cfg *config.Config, d Daemon) error {
 		{"vouchers", s.openVouchers},
 		{"networks", s.open},
 		{"admin page", func(ctx context.Context) (opened, error) {
-			return s.admin.part(cfg, d.Log, s.answers(), s.configs).open(ctx)
+			return s.admin.part(cfg, d.Log, s.answers(), adminClients{s.configs, s.hasClient}).open(ctx)
 		}},
 	}, daemonParts(cfg, s.status)), d.Ready)
 }

@@ -140,6 +140,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"ann", "GET", "/api/v1/sessions?cursor=x", "", 400},
 		{"ann", "GET", "/api/v1/sessions?network=none", "", 404},
 		{"ann", "GET", one, "", 200},
+		{"ann", "GET", "/api/v1/sessions/" + addrOf(10).String(), "", 200}, // a guest
+		{"ann", "GET", "/api/v1/sessions/" + addrOf(20).String(), "", 200}, // by PPPoE
 		{"ann", "GET", "/api/v1/sessions/192.0.2.1", "", 404},
 		{"ann", "GET", "/api/v1/sessions/odd", "", 400},
 		{"ann", "PATCH", one, `{"add_seconds":3600,"add_bytes":1000000}`, 200},

@@ -85,6 +85,9 @@ func newWorld(t testing.TB, clients int, change ...func(*Config)) *world {
 	must(t, err)
 	t.Cleanup(func() { w.table.Close() })
 	w.admit(clients)
+	if clients >= 30 {
+		w.admitOdd()
+	}
 	book, err := voucher.Open(w.dir, log)
 	must(t, err)
 	t.Cleanup(func() { book.Close() })
@@ -143,6 +146,16 @@ func (w *world) admit(clients int) {
 	}
 	close(next)
 	workers.Wait()
+}
+
+// admitOdd logs in a guest by a click, and a client of a PPPoE session with networks behind it.
+func (w *world) admitOdd() {
+	_, err := w.table.Admit(addrOf(10), session.Login{User: "guest", Guest: &session.Guest{Terms: "2026-01", Room: "101",
+		LastName: "Doe", Name: "Jane Doe", Email: "jane@guest.example"}})
+	must(w.t, err)
+	_, err = w.table.Admit(addrOf(20), session.Login{User: "line", PPPoE: session.PPPoESession{Session: 7,
+		Routes: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}})
+	must(w.t, err)
 }
 
 func (w *world) serve() {

@@ -82,6 +82,15 @@ func (c *Config) prefixes6() (all []keyPrefix) {
 	return all
 }
 
+// ClientNetworks are the networks of a network's clients, those included that are delegated to them.
+func (c *Config) ClientNetworks() []netip.Prefix {
+	all := []netip.Prefix{c.LAN.Network()}
+	for _, p := range c.prefixes6() {
+		all = append(all, p.prefix)
+	}
+	return all
+}
+
 // overlap returns two prefixes of which one contains the other.
 func overlap(all, others []keyPrefix) (a, b keyPrefix) {
 	for _, a := range all {

@@ -23,7 +23,7 @@ import (
 )
 
 // roomUsers begins the users of guests' sessions: "room:204". A name in a users' file has no colon.
-const roomUsers = "room:"
+const roomUsers = session.RoomUsers
 
 // clickConfig is what the portal asks of clients that come in by a click.
 func (g *gateway) clickConfig() portal.Click {

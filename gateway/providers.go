@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/oidc"
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -18,7 +19,9 @@ func (g *gateway) openProviders(context.Context) (o opened, err error) {
 	if !g.cfg.Auth.Has(config.MethodOIDC) || !g.cfg.Portal.Enabled {
 		return o, nil
 	}
-	g.visits = visit.New(visit.Config{Open: g.dp.OpenFor, Openable: g.openable, Log: g.log,
+	never := g.dnsConfig().NeverOpen
+	g.visits = visit.New(visit.Config{Open: g.dp.OpenFor, Log: g.log,
+		Openable: func(addr netip.Addr) bool { return dns.Openable(addr, g.cfg.LAN.Address6.IsValid(), never) },
 		Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 		}})
@@ -28,11 +31,8 @@ func (g *gateway) openProviders(context.Context) (o opened, err error) {
 	return opened{run: g.providers.Run}, nil
 }
 
-// openable reports whether a provider's name may open an address.
-func (g *gateway) openable(addr netip.Addr) bool {
-	c := g.dnsConfig()
-	return dns.Openable(addr, g.cfg.LAN.Address6.IsValid(), c.NeverOpen)
-}
+// The data path has room for all addresses that may be open at once.
+var _ [datapath.MaxVisits - visit.MaxOpen*oidc.DefaultDevices]struct{}
 
 func (g *gateway) providersConfig() oidc.Config {
 	out := oidc.Config{Profiles: map[string]oidc.Profile{}, Visitors: g.visits, Log: g.log}

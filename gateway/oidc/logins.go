@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/oauth2"
-
-	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 // login is a login that has begun: somebody pressed a provider's button, and has not come back yet.
@@ -25,15 +23,14 @@ type login struct {
 	cookie                 string // of the browser that pressed the button
 	hosts                  []Host
 	ends                   time.Time
-	taken                  bool // an answer is being checked; the hosts stay open until it has been
 }
 
 // logins are the open ones.
 type logins struct {
-	visitors         Visitors
-	perDevice, total int
-	log              *slog.Logger
-	changed          chan struct{} // with space for one: an end is nearer than before
+	visitors           Visitors
+	perDevice, devices int
+	log                *slog.Logger
+	changed            chan struct{} // with space for one: an end is nearer than before
 
 	mu       sync.Mutex
 	byState  map[string]*login    // guarded by mu
@@ -41,7 +38,7 @@ type logins struct {
 }
 
 func newLogins(c Config) logins {
-	return logins{visitors: c.Visitors, perDevice: c.PerDevice, total: c.Total, log: c.Log,
+	return logins{visitors: c.Visitors, perDevice: c.PerDevice, devices: c.Devices, log: c.Log,
 		changed: make(chan struct{}, 1), byState: map[string]*login{}, byDevice: map[[6]byte][]*login{}}
 }
 
@@ -71,11 +68,12 @@ func (t *logins) begin(p *provider, w Wish, hosts []Host) (*login, string, error
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l.ends = time.Now().Add(p.cfg.LoginTime)
-	if own := t.byDevice[mac]; len(own) >= t.perDevice {
-		t.remove(own[0])
+	own := t.byDevice[mac]
+	if len(own) == 0 && len(t.byDevice) >= t.devices {
+		return nil, "", fmt.Errorf("%w: %d devices have some", ErrBusy, len(t.byDevice))
 	}
-	if len(t.byState) >= t.total {
-		return nil, "", fmt.Errorf("%w: %d of all devices together", ErrBusy, len(t.byState))
+	if len(own) >= t.perDevice {
+		t.remove(own[0])
 	}
 	t.byState[l.state] = l
 	t.byDevice[mac] = append(t.byDevice[mac], l)
@@ -104,7 +102,6 @@ func (t *logins) take(state string, p *provider, a Answer) (*login, error) {
 		return nil, fmt.Errorf("%w: it began in another browser", ErrStale)
 	}
 	delete(t.byState, state)
-	l.taken = true
 	if !time.Now().Before(l.ends) {
 		t.remove(l)
 		return nil, fmt.Errorf("%w: it took longer than %s", ErrStale, p.cfg.LoginTime)
@@ -151,20 +148,24 @@ func (t *logins) remove(l *login) {
 		delete(t.byDevice, mac)
 	}
 	if err := t.allow(mac); err != nil {
-		t.log.Error("closing a provider's hosts; they close by themselves", "client", session.Key(l.wish.Key).String(),
+		t.log.Error("closing a provider's hosts; they close by themselves", "client", l.wish.Key.String(),
 			"at", l.ends, "err", err)
 	}
 }
 
-// allow opens what a device's open logins need. mu is held.
+// allow opens what a device's open logins need, their login pages first. mu is held.
 func (t *logins) allow(mac [6]byte) error {
-	var visits []Visit
+	var pages, others []Visit
 	for _, l := range t.byDevice[mac] {
-		for _, h := range l.hosts {
-			visits = append(visits, Visit{h, l.ends})
+		for i, h := range l.hosts {
+			if i == 0 {
+				pages = append(pages, Visit{h, l.ends})
+			} else {
+				others = append(others, Visit{h, l.ends})
+			}
 		}
 	}
-	return t.visitors.Allow(mac, visits)
+	return t.visitors.Allow(mac, append(pages, others...))
 }
 
 // expire ends logins that take too long, until ctx ends, and then all.

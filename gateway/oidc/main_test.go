@@ -2,8 +2,11 @@ package oidc
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,8 +27,23 @@ var (
 
 // visits records what devices may reach.
 type visits struct {
-	mu  sync.Mutex
-	now map[[6]byte][]Visit // guarded by mu
+	mu      sync.Mutex
+	now     map[[6]byte][]Visit // guarded by mu
+	watched []string            // guarded by mu
+}
+
+func (v *visits) Watch(all []Host) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, h := range all {
+		v.watched = append(v.watched, h.Pattern)
+	}
+}
+
+func (v *visits) watches() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.watched)
 }
 
 func (v *visits) Prepare(context.Context, []Host) {}
@@ -51,8 +69,10 @@ func (v *visits) hosts(k session.Key) (all []string) {
 }
 
 var accounts = map[string]map[string]any{
-	"alice": {"email": "alice@example.org", "email_verified": true, "groups": []string{"students", "gold"}},
-	"bob":   {"email": "bob@elsewhere.example", "email_verified": true, "groups": "staff"},
+	"alice": {"email": "alice@example.org", "email_verified": true, "groups": []string{"students", "gold"},
+		"number": 12345678},
+	"bob": {"email": "bob@elsewhere.example", "email_verified": true, "groups": "staff",
+		"number": "Voucher:lobby-1"},
 	"carol": {"email": "alice@example.org", "email_verified": false, "groups": []string{}},
 	"dave":  {},
 }
@@ -124,3 +144,33 @@ func replaced(t *testing.T, s, old, with string) string {
 
 // later is a clock that is so much ahead.
 func later(by time.Duration) func() time.Time { return func() time.Time { return time.Now().Add(by) } }
+
+// recorded counts requests by their path, and lets those of one path fail.
+type recorded struct {
+	http.RoundTripper
+	fails string
+
+	mu    sync.Mutex
+	paths []string // guarded by mu
+}
+
+func (r *recorded) RoundTrip(q *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	r.paths = append(r.paths, q.URL.Path)
+	r.mu.Unlock()
+	if q.URL.Path == r.fails {
+		return nil, errors.New("no way there")
+	}
+	return r.RoundTripper.RoundTrip(q)
+}
+
+func (r *recorded) count(path string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.paths {
+		if p == path {
+			n++
+		}
+	}
+	return n
+}

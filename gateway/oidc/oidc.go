@@ -69,11 +69,13 @@ type Visit struct {
 
 // Visitors lets clients that are not logged in reach hosts.
 type Visitors interface {
+	// Watch has the addresses of hosts remembered that answers to clients have, from now on.
+	Watch([]Host)
 	// Prepare finds out the addresses of hosts, in reasonable time. Those that it cannot find are no error: the client's
 	// own questions may show them.
 	Prepare(context.Context, []Host)
-	// Allow replaces what a device may reach. An error means that something of it may be closed that should be open, never
-	// the opposite.
+	// Allow replaces what a device may reach. Hosts that come first matter most, where not all can be open. An error means
+	// that something of it may be closed that should be open, never the opposite.
 	Allow(mac [6]byte, visits []Visit) error
 }
 
@@ -99,8 +101,9 @@ type Config struct {
 	Providers []Provider
 	Profiles  map[string]Profile
 	Visitors  Visitors
-	// PerDevice and Total bound the logins that are open at once; default 4 and 4096.
-	PerDevice, Total int
+	// PerDevice bounds the logins of a device that are open at once, and Devices the devices that have some; default 4 and
+	// DefaultDevices.
+	PerDevice, Devices int
 	// Now is the clock that tokens are judged by; nil: time.Now.
 	Now func() time.Time
 	Log *slog.Logger
@@ -116,8 +119,8 @@ type Desk struct {
 // Defaults of Config.
 const (
 	DefaultLoginTime = 10 * time.Minute
+	DefaultDevices   = 1024
 	defaultPerDevice = 4
-	defaultTotal     = 4096
 )
 
 // New reads the providers' files. It asks no provider.
@@ -125,8 +128,8 @@ func New(cfg Config) (*Desk, error) {
 	if cfg.PerDevice == 0 {
 		cfg.PerDevice = defaultPerDevice
 	}
-	if cfg.Total == 0 {
-		cfg.Total = defaultTotal
+	if cfg.Devices == 0 {
+		cfg.Devices = DefaultDevices
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -137,7 +140,7 @@ func New(cfg Config) (*Desk, error) {
 	d := &Desk{cfg: cfg, logins: newLogins(cfg)}
 	for _, c := range cfg.Providers {
 		c.LoginTime = cmp.Or(c.LoginTime, DefaultLoginTime)
-		p, err := newProvider(c, cfg.Log)
+		p, err := newProvider(c, cfg.Visitors, cfg.Log)
 		if err != nil {
 			return nil, fmt.Errorf("provider %q: %w", c.Name, err)
 		}
@@ -169,6 +172,7 @@ func (d *Desk) find(name string) *provider {
 func (d *Desk) Run(ctx context.Context) error {
 	done := make(chan struct{})
 	for _, p := range d.providers {
+		d.cfg.Visitors.Watch(p.garden(httpsPort))
 		go func() { p.follow(ctx); done <- struct{}{} }()
 	}
 	d.logins.expire(ctx)

@@ -22,7 +22,7 @@ import (
 func TestLogin(t *testing.T) {
 	for _, conform := range []bool{true, false} { // false: all claims are in the ID token
 		p := startProvider(t, 9443, func(c *oidctest.Config) { c.Conform = conform })
-		for _, id := range []string{"gw", "public"} {
+		for _, id := range []string{"gw", "post", "public"} {
 			c := campus(p)
 			c.ClientID = id
 			if id == "public" {
@@ -59,6 +59,10 @@ func TestWhoMayLogIn(t *testing.T) {
 		{"an address that is not verified", "carol", nil, "carol", session.Limits{}},
 		{"no address", "dave", nil, "dave", session.Limits{}},
 		{"a claim", "alice", func(p *Provider) { p.UserClaim = "sub" }, "alice", session.Limits{}},
+		{"a claim that is a number", "alice", func(p *Provider) { p.UserClaim = "number" }, "12345678", session.Limits{}},
+		{"the address, which is not verified", "carol", func(p *Provider) { p.UserClaim = "email" }, "", session.Limits{}},
+		{"the address", "alice", func(p *Provider) { p.UserClaim = "email" }, "alice@example.org", session.Limits{}},
+		{"a claim that names a voucher's user", "bob", func(p *Provider) { p.UserClaim = "number" }, "", session.Limits{}},
 		{"a claim that is missing", "alice", func(p *Provider) { p.UserClaim = "nick" }, "", session.Limits{}},
 		{"the domain", "alice", func(p *Provider) { p.Domains = []string{"EXAMPLE.org"} }, "alice@example.org",
 			session.Limits{}},
@@ -104,7 +108,8 @@ func TestForeignAnswers(t *testing.T) {
 	d, v := newDesk(t, Config{Providers: []Provider{campus(p), other}})
 	stale := func(label string, provider string, k session.Key, b Begun, query string) {
 		t.Helper()
-		if done, err := finish(t, d, provider, k, b, query); !errors.Is(err, ErrStale) || done.Login.User != "" {
+		done, err := finish(t, d, provider, k, b, query)
+		if !errors.Is(err, ErrStale) || done.Login.User != "" {
 			t.Errorf("%s: %+v, %v", label, done, err)
 		}
 	}
@@ -117,7 +122,7 @@ func TestForeignAnswers(t *testing.T) {
 	if _, err := finish(t, d, "campus", phone, b, answer); err != nil {
 		t.Errorf("after all these: %v", err) // a stranger's answer does not end the login
 	}
-	stale("a second time", "campus", phone, b, answer)
+	stale("a second time, with a code that is new", "campus", phone, b, p.LogIn(t, b.URL, "alice").RawQuery)
 	stale("a state of nobody", "campus", phone, b, "code=x&state="+secret())
 
 	one, two := begin(t, d, "campus", phone), begin(t, d, "campus", phone)
@@ -202,16 +207,16 @@ func TestProviderAway(t *testing.T) {
 	if got := v.hosts(phone); len(got) > 0 {
 		t.Errorf("%q are open", got)
 	}
-	d, _ = newDesk(t, Config{Providers: []Provider{campus(p)}})
+	away, _ := newDesk(t, Config{Providers: []Provider{campus(p)}})
 	wish := Wish{Provider: "campus", Key: phone}
-	if _, err := d.Begin(t.Context(), wish); !errors.Is(err, ErrAway) {
+	if _, err := away.Begin(t.Context(), wish); !errors.Is(err, ErrAway) {
 		t.Errorf("a button while the provider is away: %v", err)
 	}
-	again := startProvider(t, 9443, nil)
-	c := campus(again)
-	d, _ = newDesk(t, Config{Providers: []Provider{c}})
-	if login, err := logIn(t, d, again, "alice"); err != nil {
-		t.Errorf("the provider is there again: %+v, %v", login, err)
+	again := startProvider(t, 9443, func(c *oidctest.Config) { c.Cert, c.Key = p.Cert, p.Key })
+	for label, d := range map[string]*Desk{"that knew it": d, "that did not": away} {
+		if login, err := logIn(t, d, again, "alice"); err != nil {
+			t.Errorf("the provider is there again, for the gateway %s: %+v, %v", label, login, err)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -223,7 +228,7 @@ func TestProviderAway(t *testing.T) {
 // TestBounds: a device has few logins open, of which the oldest goes, and all devices together not too many.
 func TestBounds(t *testing.T) {
 	p := startProvider(t, 9443, nil)
-	d, v := newDesk(t, Config{Providers: []Provider{campus(p)}, PerDevice: 2, Total: 3})
+	d, v := newDesk(t, Config{Providers: []Provider{campus(p)}, PerDevice: 2, Devices: 2})
 	oldest := begin(t, d, "campus", phone)
 	answer := p.LogIn(t, oldest.URL, "alice").RawQuery
 	begin(t, d, "campus", phone)
@@ -237,11 +242,12 @@ func TestBounds(t *testing.T) {
 	begin(t, d, "campus", laptop)
 	third := session.Key{MAC: [6]byte{2, 0, 0, 0, 0, 3}, Addr: phone.Addr}
 	if _, err := d.Begin(t.Context(), Wish{Provider: "campus", Key: third}); !errors.Is(err, ErrBusy) {
-		t.Errorf("a fourth login: %v", err)
+		t.Errorf("a third device: %v", err)
 	}
 	if _, err := finish(t, d, "campus", phone, newest, p.LogIn(t, newest.URL, "alice").RawQuery); err != nil {
 		t.Errorf("the newest login: %v", err)
 	}
+	d.Close(phone.MAC)
 	if _, err := d.Begin(t.Context(), Wish{Provider: "campus", Key: third}); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
@@ -267,6 +273,55 @@ func TestTooLong(t *testing.T) {
 	netnstest.Must(t, err)
 	if _, err := finish(t, d, "campus", phone, b, "code=x&state="+u.Query().Get("state")); !errors.Is(err, ErrStale) {
 		t.Errorf("an answer that is late: %v", err)
+	}
+	cancel()
+	netnstest.Must(t, <-ended)
+}
+
+// TestKeys: the provider's keys are asked for once, and a login without them fails because the provider is away.
+func TestKeys(t *testing.T) {
+	p := startProvider(t, 9443, nil)
+	d, _ := newDesk(t, Config{Providers: []Provider{campus(p)}})
+	paths := &recorded{RoundTripper: d.providers[0].client.Transport}
+	d.providers[0].client.Transport = paths
+	for range 3 {
+		if _, err := logIn(t, d, p, "alice"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := paths.count("/jwks"); n != 1 {
+		t.Errorf("for three logins the keys were asked for %d times", n)
+	}
+	d, _ = newDesk(t, Config{Providers: []Provider{campus(p)}})
+	b := begin(t, d, "campus", phone)
+	answer := p.LogIn(t, b.URL, "alice").RawQuery
+	d.providers[0].client.Transport = &recorded{RoundTripper: d.providers[0].client.Transport, fails: "/jwks"}
+	if done, err := finish(t, d, "campus", phone, b, answer); !errors.Is(err, ErrAway) || done.Login.User != "" {
+		t.Errorf("without the keys: %+v, %v", done, err)
+	}
+}
+
+// TestPagesFirst: of the hosts of several logins those of the login pages come first, and all are watched as soon as
+// they are known.
+func TestPagesFirst(t *testing.T) {
+	p := startProvider(t, 9443, nil)
+	c := campus(p)
+	c.Garden = []string{"*.cdn.example"}
+	d, v := newDesk(t, Config{Providers: []Provider{c}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx) }()
+	netnstest.Await(t, "the provider's hosts", func() error {
+		if got := v.watches(); !slices.Contains(got, "127.0.0.1") || !slices.Contains(got, "*.cdn.example") {
+			return errors.New(strings.Join(got, " "))
+		}
+		return nil
+	})
+	begin(t, d, "campus", phone)
+	begin(t, d, "campus", phone)
+	want := []string{"127.0.0.1", "127.0.0.1", "*.cdn.example", "*.cdn.example", "*.cdn.example", "*.cdn.example"}
+	if got := v.hosts(phone); !slices.Equal(got, want) {
+		t.Errorf("open are %q", got)
 	}
 	cancel()
 	netnstest.Must(t, <-ended)

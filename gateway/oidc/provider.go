@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,21 +37,22 @@ const (
 
 // provider is one provider, with what it says of itself.
 type provider struct {
-	cfg    Provider
-	client *http.Client
-	log    *slog.Logger
-	asking chan struct{} // with space for one: who asks for the metadata
+	cfg      Provider
+	visitors Visitors
+	client   *http.Client
+	log      *slog.Logger
+	asking   chan struct{} // with space for one: who asks for the metadata
 
 	mu    sync.Mutex
 	known *metadata // guarded by mu: nil: not asked yet
-	since time.Time // guarded by mu: when it was last asked for with success
 }
 
 // metadata is what a provider says of itself (OpenID Connect Discovery 1.0, 3).
 type metadata struct {
 	provider *gooidc.Provider
 	oauth    oauth2.Config
-	login    *url.URL // the authorization endpoint
+	login    Host // of the authorization endpoint
+	verifier *gooidc.IDTokenVerifier
 	said
 }
 
@@ -60,9 +62,11 @@ type said struct {
 	AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
 	SendsIssuer bool     `json:"authorization_response_iss_parameter_supported"` // RFC 9207, 3
 	Challenges  []string `json:"code_challenge_methods_supported"`               // RFC 8414, 2
+	Keys        string   `json:"jwks_uri"`
+	Algorithms  []string `json:"id_token_signing_alg_values_supported"`
 }
 
-func newProvider(c Provider, log *slog.Logger) (*provider, error) {
+func newProvider(c Provider, visitors Visitors, log *slog.Logger) (*provider, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	transport.MaxConnsPerHost = 16
@@ -76,19 +80,23 @@ func newProvider(c Provider, log *slog.Logger) (*provider, error) {
 			return nil, fmt.Errorf("%s has no certificate in PEM", c.CAFile)
 		}
 	}
-	return &provider{cfg: c, log: log.With("provider", c.Name), asking: make(chan struct{}, 1), client: &http.Client{
-		Transport: bounded{transport}, Timeout: askTime,
+	client := &http.Client{Transport: bounded{transport}, Timeout: askTime,
 		CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 			return fmt.Errorf("a redirection to %s is not followed: give the issuer as the provider writes it", r.URL.Host)
-		},
-	}}, nil
+		}}
+	return &provider{cfg: c, visitors: visitors, client: client, log: log.With("provider", c.Name),
+		asking: make(chan struct{}, 1)}, nil
 }
 
-// bounded reads no more than maxAnswer of an answer.
+// bounded reads no more than maxAnswer of an answer. An error of the server (RFC 9110, 15.6) is as no answer.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil && answer.StatusCode >= http.StatusInternalServerError {
+		answer.Body.Close()
+		return nil, fmt.Errorf("the server answers %d", answer.StatusCode)
+	}
 	if err == nil {
 		answer.Body = struct {
 			io.Reader
@@ -130,18 +138,25 @@ func (p *provider) metadata(ctx context.Context) (*metadata, error) {
 func (p *provider) ask(ctx context.Context) (*metadata, error) {
 	found, err := gooidc.NewProvider(p.ctx(ctx), p.cfg.Issuer)
 	if err != nil {
-		return nil, fmt.Errorf("asking %s: %w", p.cfg.Issuer, err)
+		return nil, fmt.Errorf("asking %s: %w", p.cfg.Issuer, foreign{err})
 	}
 	m := &metadata{provider: found}
 	if err := found.Claims(&m.said); err != nil {
-		return nil, fmt.Errorf("reading what %s says of itself: %w", p.cfg.Issuer, err)
+		return nil, fmt.Errorf("reading what %s says of itself: %w", p.cfg.Issuer, foreign{err})
 	}
 	endpoint := found.Endpoint()
-	if m.login, err = url.Parse(endpoint.AuthURL); err != nil || m.login.Scheme != "https" || m.login.Hostname() == "" {
-		return nil, fmt.Errorf("%s has its login page at %q, which is no https URL", p.cfg.Issuer, endpoint.AuthURL)
-	}
-	if t, err := url.Parse(endpoint.TokenURL); err != nil || t.Scheme != "https" {
-		return nil, fmt.Errorf("%s gives tokens at %q, which is no https URL", p.cfg.Issuer, endpoint.TokenURL)
+	for _, at := range []struct{ key, url string }{{"authorization_endpoint", endpoint.AuthURL},
+		{"token_endpoint", endpoint.TokenURL}, {"jwks_uri", m.Keys}, {"userinfo_endpoint", found.UserInfoEndpoint()}} {
+		u, err := url.Parse(at.url)
+		if at.key == "userinfo_endpoint" && at.url == "" { // it may be missing (OpenID Connect Discovery 1.0, 3)
+			continue
+		}
+		if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+			return nil, fmt.Errorf("%s has the %s %q, which is no https URL", p.cfg.Issuer, at.key, printable(at.url))
+		}
+		if at.key == "authorization_endpoint" {
+			m.login = hostOf(u)
+		}
 	}
 	if len(m.Challenges) > 0 && !slices.Contains(m.Challenges, "S256") {
 		return nil, fmt.Errorf("%s does not know PKCE's S256", p.cfg.Issuer)
@@ -149,10 +164,23 @@ func (p *provider) ask(ctx context.Context) (*metadata, error) {
 	endpoint.AuthStyle = p.authStyle(m.AuthMethods)
 	m.oauth = oauth2.Config{ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret, Endpoint: endpoint,
 		RedirectURL: p.cfg.RedirectURL, Scopes: append([]string{gooidc.ScopeOpenID}, p.cfg.Scopes...)}
+	// The times are judged by checkTimes, so that the error can say which clock is wrong.
+	m.verifier = gooidc.NewVerifier(p.cfg.Issuer, keys{gooidc.NewRemoteKeySet(p.ctx(ctx), m.Keys)},
+		&gooidc.Config{ClientID: p.cfg.ClientID, SkipExpiryCheck: true, SupportedSigningAlgs: signing(m.Algorithms)})
+	p.visitors.Watch(p.hosts(m))
 	p.mu.Lock()
-	p.known, p.since = m, time.Now()
+	p.known = m
 	p.mu.Unlock()
 	return m, nil
+}
+
+// hostOf is the host of a URL of https as questions to the DNS have it.
+func hostOf(u *url.URL) Host {
+	port := uint16(httpsPort)
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+		port = uint16(n)
+	}
+	return Host{strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), port}
 }
 
 // authStyle is how the gateway proves who it is: by HTTP Basic, which is the default (OpenID Connect Discovery 1.0, 3),
@@ -191,25 +219,34 @@ func (p *provider) follow(ctx context.Context) {
 		case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 			return
 		default:
-			if pause == retryFirst {
-				p.log.Warn("the provider does not answer: nobody can log in by it for now", "err", err)
+			p.mu.Lock()
+			known := p.known != nil
+			p.mu.Unlock()
+			if text := "the provider does not answer: nobody can log in by it for now"; pause == retryFirst {
+				if known {
+					text = "the provider does not say anew what its addresses are: those that it said before are used"
+				}
+				p.log.Warn(text, "err", err)
 			}
 			wait, pause = pause, min(2*pause, retryMost)
 		}
 	}
 }
 
-// hosts are what a browser needs of the provider: the login page, and what the operator lists.
+// httpsPort is that of https URLs without one.
+const httpsPort = 443
+
+// hosts are what a browser needs of the provider: the login page, which comes first, and what the operator lists.
 func (p *provider) hosts(m *metadata) []Host {
-	port := uint16(443)
-	if n, err := strconv.ParseUint(m.login.Port(), 10, 16); err == nil {
-		port = uint16(n)
-	}
-	all := []Host{{m.login.Hostname(), port}}
+	return append([]Host{m.login}, p.garden(m.login.Port)...)
+}
+
+// garden are the hosts that the operator lists, at the login page's port and at that of https.
+func (p *provider) garden(port uint16) (all []Host) {
 	for _, name := range p.cfg.Garden {
 		all = append(all, Host{name, port})
-		if port != 443 {
-			all = append(all, Host{name, 443})
+		if port != httpsPort {
+			all = append(all, Host{name, httpsPort})
 		}
 	}
 	return all

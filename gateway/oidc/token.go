@@ -3,13 +3,13 @@
 package oidc
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -63,11 +63,9 @@ func (d *Desk) verify(ctx context.Context, p *provider, m *metadata, l *login, t
 	if !ok {
 		return nil, errors.New("the provider gave no ID token: it may not know the scope openid")
 	}
-	// The times are judged below, so that the error can say which clock is wrong.
-	verifier := m.provider.VerifierContext(ctx, &gooidc.Config{ClientID: p.cfg.ClientID, SkipExpiryCheck: true})
-	token, err := verifier.Verify(ctx, raw)
+	token, err := m.idToken(ctx, raw)
 	if err != nil {
-		return nil, fmt.Errorf("checking the ID token: %w", err)
+		return nil, err
 	}
 	if err := d.checkTimes(token); err != nil {
 		return nil, err
@@ -77,12 +75,12 @@ func (d *Desk) verify(ctx context.Context, p *provider, m *metadata, l *login, t
 	}
 	if token.AccessTokenHash != "" {
 		if err := token.VerifyAccessToken(tokens.AccessToken); err != nil {
-			return nil, fmt.Errorf("checking the access token: %w", err)
+			return nil, fmt.Errorf("checking the access token: %w", foreign{err})
 		}
 	}
 	all := claims{}
 	if err := token.Claims(&all); err != nil {
-		return nil, fmt.Errorf("reading the ID token: %w", err)
+		return nil, fmt.Errorf("reading the ID token: %w", foreign{err})
 	}
 	if azp, has := all["azp"]; has && azp != p.cfg.ClientID {
 		return nil, fmt.Errorf("the ID token was given to %q", azp)
@@ -95,7 +93,7 @@ func (d *Desk) verify(ctx context.Context, p *provider, m *metadata, l *login, t
 func (p *provider) complete(ctx context.Context, m *metadata, all claims, tokens oauth2.TokenSource) error {
 	lacks := func(name string) bool { _, has := all[name]; return name != "" && !has }
 	c := p.cfg
-	byMail := c.UserClaim == "" || len(c.Domains) > 0
+	byMail := c.UserClaim == "" || c.UserClaim == "email" || len(c.Domains) > 0
 	if m.provider.UserInfoEndpoint() == "" || !(byMail && (lacks("email") || lacks("email_verified")) ||
 		lacks(c.UserClaim) || lacks(c.RequiredClaim) || lacks(c.ProfileClaim)) {
 		return nil
@@ -110,14 +108,40 @@ func (p *provider) complete(ctx context.Context, m *metadata, all claims, tokens
 	}
 	further := claims{}
 	if err := info.Claims(&further); err != nil {
-		return fmt.Errorf("reading the user's claims: %w", err)
+		return fmt.Errorf("reading the user's claims: %w", foreign{err})
 	}
-	for name, v := range further {
-		if _, has := all[name]; !has {
-			all[name] = v
+	all.add(further)
+	return nil
+}
+
+// add adds those of further claims that are missing. The e-mail address and whether it is verified are of one source:
+// together they are those of the further claims, if they are not both there and the further claims have an address.
+func (c claims) add(further claims) {
+	_, address := c["email"]
+	_, verified := c["email_verified"]
+	mail := c
+	if _, has := further["email"]; has && !(address && verified) {
+		mail = further
+	}
+	for _, name := range []string{"email", "email_verified"} {
+		if v, has := mail[name]; has {
+			c[name] = v
+		} else {
+			delete(c, name)
 		}
 	}
-	return nil
+	for name, v := range further {
+		if _, has := c[name]; !has && name != "email" && name != "email_verified" {
+			c[name] = v
+		}
+	}
+}
+
+// UnmarshalJSON keeps numbers as they are written: a student's number is no floating-point number.
+func (c *claims) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return d.Decode((*map[string]any)(c))
 }
 
 // refusal is the error of an answer that has one.
@@ -136,15 +160,13 @@ func refusal(c callback) error {
 func asking(what string, err error) error {
 	var answer *oauth2.RetrieveError
 	var network *url.Error
-	refused := errors.As(err, &answer)
-	if errors.As(err, &network) || refused && answer.Response.StatusCode >= http.StatusInternalServerError ||
-		errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: asking %s: %w", ErrAway, what, err)
+	if errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: asking %s: %w", ErrAway, what, foreign{err})
 	}
-	if answer != nil && answer.ErrorCode == "invalid_grant" { // RFC 6749, 5.2; also another login's code (RFC 7636, 4.6)
-		return fmt.Errorf("%w: the provider does not accept the code: %w", ErrStale, err)
+	if errors.As(err, &answer) && answer.ErrorCode == "invalid_grant" { // RFC 6749, 5.2; also another login's code (RFC 7636, 4.6)
+		return fmt.Errorf("%w: the provider does not accept the code: %w", ErrStale, foreign{err})
 	}
-	return fmt.Errorf("asking the provider %s: %w", what, err)
+	return fmt.Errorf("asking the provider %s: %w", what, foreign{err})
 }
 
 // checkTimes judges a token's times. The provider has just made it, so that they show a clock that is wrong.
@@ -169,11 +191,19 @@ func (d *Desk) judge(p Provider, c claims) (session.Login, error) {
 		return session.Login{}, fmt.Errorf("%w: %s", session.ErrUnfit, fmt.Sprintf(format, args...))
 	}
 	mail, user := c.mail(), c.text(p.UserClaim)
-	if p.UserClaim == "" {
+	switch p.UserClaim {
+	case "":
 		user = cmp.Or(mail, c.text("sub"))
+	case "email":
+		if user = mail; user == "" {
+			return unfit("the e-mail address %q is not verified", c.text("email"))
+		}
 	}
 	if !isUser(user) {
 		return unfit("the claim %q names no user: %q", p.UserClaim, user)
+	}
+	if session.Reserved(user) {
+		return unfit("the user %q would count as one of a voucher or a room", user)
 	}
 	if len(p.Domains) > 0 {
 		at := strings.LastIndexByte(mail, '@')
@@ -224,8 +254,8 @@ func (c claims) text(name string) string {
 	switch v := c[name].(type) {
 	case string:
 		return v
-	case float64, json.Number:
-		return fmt.Sprint(v)
+	case json.Number:
+		return v.String()
 	}
 	return ""
 }

@@ -195,7 +195,8 @@ func (p *Portal) unfit(w http.ResponseWriter, page *Page, key session.Key, user 
 // authenticate asks the Authenticator whether credentials are right. It goes on when the client disconnects, because
 // the login may succeed and the client asks again. life ends with the portal's HTTP server.
 func (p *Portal) authenticate(life context.Context, c Credentials) (session.Login, error) {
-	if !session.PlausibleUser(c.User) || len(c.Password) > session.MaxPassword || !utf8.ValidString(c.Password) {
+	if !session.PlausibleUser(c.User) || session.Reserved(c.User) || len(c.Password) > session.MaxPassword ||
+		!utf8.ValidString(c.Password) {
 		return session.Login{}, implausible{}
 	}
 	return p.auth.Authenticate(life, c)

@@ -152,8 +152,10 @@ type Portal struct {
 	mux      *http.ServeMux
 	counters counters
 
-	manyCodes  budget.OncePerMinute // messages of too many wrong codes
-	manyLogins budget.OncePerMinute // messages of too many open logins at providers
+	manyCodes     budget.OncePerMinute    // messages of too many wrong codes
+	providerTries budget.Senders[[6]byte] // devices' buttons and answers of providers
+	// Messages of logins at providers: too many are open, an answer is for none, a provider is away, or a login failed.
+	manyLogins, staleLogins, awayProviders, failedProviders budget.OncePerMinute
 
 	terms        []string  // paragraphs
 	termsVersion string    // of them; empty: there are none
@@ -185,6 +187,7 @@ func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 	}
 	cfg.setDefaults()
 	p := &Portal{cfg: cfg, sessions: sessions, auth: auth, log: cfg.Log, guard: cfg.Guard, tokens: tokens{cfg.Key}}
+	p.providerTries.Rate, p.providerTries.Size = providerRate, providerDevices
 	p.setSites()
 	var err error
 	if p.pages, err = readPages(cfg.Templates); err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/oidc"
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -81,6 +82,9 @@ func (p *Portal) toProvider(w http.ResponseWriter, r *http.Request, page *Page, 
 	if own := r.CookiesNamed(providerCookie); len(own) > 0 {
 		wish.Cookie = own[0].Value
 	}
+	if p.tooOften(w, page, key) {
+		return
+	}
 	begun, err := p.cfg.Providers.Begin(peerOf(r).serverCtx, wish)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err != nil {
@@ -94,6 +98,22 @@ func (p *Portal) toProvider(w http.ResponseWriter, r *http.Request, page *Page, 
 	page.Heading = withName(page.T.SignInWith, p.label(wish.Provider))
 	w.Header()["Refresh"] = []string{"0;url=" + begun.URL}
 	p.render(w, http.StatusOK, "provider.html", page)
+}
+
+// providerRate bounds what a device costs: each button and each answer leads to questions to the DNS or the provider, and
+// to a line in the log.
+var providerRate = budget.Rate{AtOnce: 10, EachSecond: 1. / 5}
+
+// providerDevices is of how many devices the rates are remembered.
+const providerDevices = 4096
+
+// tooOften answers a device that presses the button or brings answers more often than people do.
+func (p *Portal) tooOften(w http.ResponseWriter, page *Page, key session.Key) bool {
+	if p.providerTries.Spend(key.MAC, true, budget.Now()) {
+		return false
+	}
+	p.wait(w, page, "login.html", time.Duration(float64(time.Second)/providerRate.EachSecond))
+	return true
 }
 
 // getCallback takes the answer that a provider sends by the browser.
@@ -123,15 +143,26 @@ func (p *Portal) getCallback(w http.ResponseWriter, r *http.Request) {
 	if own := r.CookiesNamed(providerCookie); len(own) > 0 {
 		answer.Cookie = own[0].Value
 	}
+	if p.tooOften(w, p.afterCallback(r, s.Key, ""), s.Key) {
+		return
+	}
 	done, err := p.cfg.Providers.Finish(peerOf(r).serverCtx, answer)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
-	page := p.loginPage(p.page(r, done.Link), p.tokens.formToken(s.Key, time.Now()))
+	page := p.afterCallback(r, s.Key, done.Link)
 	page.Remembers = page.Remember != "" && done.Remember
 	if err != nil {
 		p.providerFailed(w, page, s.Key, answer.Provider, err)
 		return
 	}
 	p.admit(w, r, page, s.Key, done.Login)
+}
+
+// afterCallback is the login page for a browser that brought an answer. It has no languages: the links of their menu
+// would lead to the callback, without the answer.
+func (p *Portal) afterCallback(r *http.Request, key session.Key, link string) *Page {
+	page := p.loginPage(p.page(r, link), p.tokens.formToken(key, time.Now()))
+	page.Languages = nil
+	return page
 }
 
 // providerFailed answers a login at a provider that has failed. The operator finds the reason in the log.
@@ -142,7 +173,7 @@ func (p *Portal) providerFailed(w http.ResponseWriter, page *Page, key session.K
 	switch {
 	case errors.Is(err, oidc.ErrStale), errors.Is(err, oidc.ErrUnknown):
 		p.counters.forged.Add(1)
-		log(p.log.Info, "log-in rejected: an answer for no open login at a provider")
+		p.staleLogins.Do(func() { log(p.log.Info, "log-in rejected: an answer for no open login at a provider") })
 		page.Alert = page.T.StaleSignIn
 	case errors.Is(err, oidc.ErrDenied):
 		p.counters.rejected.Add(1)
@@ -159,11 +190,11 @@ func (p *Portal) providerFailed(w http.ResponseWriter, page *Page, key session.K
 		return
 	case errors.Is(err, oidc.ErrAway):
 		p.counters.unavailable.Add(1)
-		log(p.log.Warn, "nobody could decide on a log-in")
+		p.awayProviders.Do(func() { log(p.log.Warn, "nobody could decide on a log-in") })
 		p.unavailable(w, page)
 		return
 	default:
-		log(p.log.Error, "a log-in at a provider failed")
+		p.failedProviders.Do(func() { log(p.log.Error, "a log-in at a provider failed") })
 		p.fault(w, page)
 		return
 	}

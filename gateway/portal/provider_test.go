@@ -30,6 +30,8 @@ type visitors struct {
 	open map[[6]byte]int // guarded by mu
 }
 
+func (v *visitors) Watch([]oidc.Host) {}
+
 func (v *visitors) Prepare(context.Context, []oidc.Host) {}
 
 func (v *visitors) Allow(mac [6]byte, all []oidc.Visit) error {
@@ -250,7 +252,7 @@ func TestProviderClock(t *testing.T) {
 
 // TestManyProviderLogins: while too many logins are open, further people wait.
 func TestManyProviderLogins(t *testing.T) {
-	s := newScene(t, func(c *oidc.Config) { c.Total = 1 }, Config{})
+	s := newScene(t, func(c *oidc.Config) { c.Devices = 1 }, Config{})
 	to(t, s.press(t, s.phone(t, clientA)))
 	r := s.press(t, s.phone(t, clientB))
 	if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") == "" {

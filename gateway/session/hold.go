@@ -196,3 +196,15 @@ func (t *Table) States() map[State]int {
 	defer t.mu.Unlock()
 	return maps.Clone(t.states)
 }
+
+// What begins the users of sessions that a voucher or a guest's room admitted.
+const (
+	VoucherUsers = "voucher:"
+	RoomUsers    = "room:"
+)
+
+// Reserved reports whether a user who logs in by name would count as a voucher's or a room's.
+func Reserved(user string) bool {
+	user = FoldUser(user)
+	return strings.HasPrefix(user, VoucherUsers) || strings.HasPrefix(user, RoomUsers)
+}

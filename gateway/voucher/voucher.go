@@ -114,7 +114,7 @@ func SplitName(name string) (batch string, number int) {
 }
 
 // userPrefix begins the names of vouchers as users. A name in a users' file has no colon.
-const userPrefix = "voucher:"
+const userPrefix = session.VoucherUsers
 
 // UserOf is the user of a voucher's sessions: "voucher:lobby-17".
 func UserOf(name string) string { return userPrefix + name }

@@ -37,8 +37,8 @@ type Config struct {
 	Listen   netip.Addr                `json:"listen"`
 	Port     uint16                    `json:"port"`
 	Issuer   string                    `json:"issuer"` // set by Start
-	Key      string                    `json:"key"`    // set by Start
-	Cert     string                    `json:"cert"`   // set by Start
+	Key      string                    `json:"key"`    // with Cert those of an earlier provider; "": Start makes both
+	Cert     string                    `json:"cert"`
 	Clients  []Client                  `json:"clients"`
 	Accounts map[string]map[string]any `json:"accounts"` // claims by name; any password is right
 	// IDTokenSeconds is how long ID tokens are good; 0: an hour.
@@ -65,7 +65,9 @@ func Start(t testing.TB, c Config, by ...string) *Provider {
 		t.Fatal("oidc-provider is not installed: run .ci/deps")
 	}
 	dir := t.TempDir()
-	c.Cert, c.Key = Certificate(t, dir, c.Host)
+	if c.Cert == "" {
+		c.Cert, c.Key = Certificate(t, dir, c.Host)
+	}
 	c.Issuer = "https://" + c.Host
 	if c.Port != 443 {
 		c.Issuer = fmt.Sprintf("%s:%d", c.Issuer, c.Port)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
@@ -23,31 +22,8 @@ func (d *Datapath) OpenFor(mac datapath.MAC, at netip.AddrPort, until time.Time)
 		}
 		return nil
 	}
-	err := d.objs.Visits.Put(key, monotonic(until))
-	if errors.Is(err, unix.E2BIG) && d.dropVisits() > 0 {
-		err = d.objs.Visits.Put(key, monotonic(until))
-	}
-	if err != nil {
+	if err := d.objs.Visits.Put(key, monotonic(until)); err != nil {
 		return fmt.Errorf("opening %s for a device: %w", at, err)
 	}
 	return nil
-}
-
-// dropVisits deletes the visits that have ended, and returns how many there were.
-func (d *Datapath) dropVisits() (dropped int) {
-	var key gatewayVisit
-	var ends uint64
-	now := monotonic(time.Now())
-	var ended []gatewayVisit
-	for all := d.objs.Visits.Iterate(); all.Next(&key, &ends); {
-		if ends <= now {
-			ended = append(ended, key)
-		}
-	}
-	for _, k := range ended {
-		if d.objs.Visits.Delete(k) == nil {
-			dropped++
-		}
-	}
-	return dropped
 }

@@ -17,7 +17,7 @@ const provider = new Provider(c.issuer, {
 	claims: {
 		openid: ["sub"],
 		email: ["email", "email_verified"],
-		groups: ["groups"],
+		groups: ["groups", "number"],
 	},
 	scopes: ["openid", "email", "groups", "offline_access"],
 	conformIdTokenClaims: c.conform,

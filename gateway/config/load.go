@@ -205,8 +205,13 @@ func (k *checker) openFiles() {
 
 // secretIn reads the secret of a key from a file: the first and only line. "": it is reported why there is none.
 func (k *checker) secretIn(key, path string) (read string) {
+	return k.secretAt(k.lineOf(key), key, path)
+}
+
+// secretAt is secretIn for a key on a line.
+func (k *checker) secretAt(line int, key, path string) (read string) {
 	if isPublic(path) {
-		k.report(key, "everyone can read %s: chmod o-r %s", path, path)
+		k.reportAt(line, key, "everyone can read %s: chmod o-r %s", path, path)
 		return ""
 	}
 	data, err := textfile.Read(path, maxFileBytes)
@@ -219,7 +224,7 @@ func (k *checker) secretIn(key, path string) (read string) {
 		}
 	}
 	if err != nil {
-		k.report(key, "%v", err)
+		k.reportAt(line, key, "%v", err)
 	}
 	return read
 }

@@ -174,7 +174,7 @@ var meanings = map[string]meaning{
 	"oidc.ca_file":            {unset: "the system's", text: "certificate authorities of the provider's hosts, PEM"},
 	"oidc.scopes":             {unset: "`[\"email\"]`", text: "scopes that are asked for beside `openid`"},
 	"oidc.user": {unset: "`email` if `email_verified` is true, otherwise `sub`", text: "the claim that is the user's " +
-		"name in sessions, accounting and the log"},
+		"name in sessions, accounting and the log. Of `\"email\"` only addresses that the provider has verified are taken"},
 	"oidc.domains": {unset: "any", text: "domains of e-mail addresses: others, and those that the provider has not " +
 		"verified, may not log in"},
 	"oidc.require": {unset: "nothing", text: "a claim, a text or a list of texts, that must have one of `oidc.values`, " +
@@ -187,7 +187,7 @@ var meanings = map[string]meaning{
 	"oidc.login_time": {unset: "`\"10m\"`", text: "how long a login may take. Until then, or until the login ends, " +
 		"the device reaches the provider's hosts"},
 	"oidc.garden": {unset: "none", text: "names that the provider's pages need, as in `garden.domains`, beside that of " +
-		"its authorization endpoint. They open with it, at port 443, for the device that logs in"},
+		"its authorization endpoint. They open with it, at its port and at 443, for the device that logs in"},
 
 	"click_through.terms": {text: "how people accept `portal.terms`: `\"button\"`, by pressing it; `\"box\"`, by a box " +
 		"that they check ([Click-through](../click-through.md))"},

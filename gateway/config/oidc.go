@@ -98,13 +98,15 @@ func (k *checker) checkOIDC() {
 		return
 	}
 	const needs = "providers send clients back by https, to the portal's name"
-	switch {
-	case !k.Portal.Enabled:
+	if !k.Portal.Enabled {
 		k.report("auth.methods", `"oidc" has no effect: its buttons are on the login page, and portal.enabled is false`)
-	case k.Portal.Name == "" && k.Portal.TLSCert == "": // with a certificate the name is missing anyway
-		k.report("portal.name", "missing: "+needs)
-	case k.Portal.TLSCert == "":
-		k.report("portal.tls_cert", "missing: "+needs)
+	} else {
+		if k.Portal.Name == "" && k.Portal.TLSCert == "" { // with a certificate the name is missing anyway
+			k.report("portal.name", "missing: "+needs)
+		}
+		if k.Portal.TLSCert == "" {
+			k.report("portal.tls_cert", "missing: "+needs)
+		}
 	}
 	if t := kinds.TraitsOf(k.Datapath.Kind); !t.Visits {
 		k.report("datapath.kind", `%q cannot open a provider's hosts for one client alone: "oidc" in auth.methods needs %s`,
@@ -149,6 +151,12 @@ func (k *checker) checkProvider(i int) {
 	case p.ProfileClaim != "" && len(k.Profiles) == 0:
 		report("profile_claim", "there is no [[limits.profile]] that the claim could name")
 	}
+	for _, name := range p.Garden {
+		if strings.HasPrefix(name, "*") && k.DNS.Mode == External {
+			report("garden", `%q opens nothing: gatewayd's own DNS learns such names' addresses: set dns.mode = "server", or `+
+				`list each name`, name)
+		}
+	}
 	for _, s := range p.Scopes {
 		if s == "openid" {
 			report("scopes", `"openid" is always asked for: take it out`)
@@ -179,7 +187,8 @@ func (c *Config) UsesProfiles() bool {
 func (k *checker) openOIDC() {
 	for i := range k.OIDC {
 		if p := &k.OIDC[i]; p.SecretFile != "" {
-			p.Secret = k.secretIn("oidc.client_secret_file", p.SecretFile)
+			const key = oidcTable + ".client_secret_file"
+			p.Secret = k.secretAt(k.lines[fmt.Sprintf("%s#%d", key, i+1)], key, p.SecretFile)
 		}
 	}
 }

@@ -36,7 +36,8 @@ func TestProviderMistakes(t *testing.T) {
 		{"no name", without(`portal.name = "portal.example"`), []string{`x.toml:7: portal.name: missing: browsers …`}},
 		{"neither", strings.Replace(minimal, `"click-through"`, `"oidc"`, 1) + "[[oidc]]\nname = \"a\"\n" +
 			"issuer = \"https://a.example\"\nclient_id = \"x\"\n",
-			[]string{`x.toml:1: portal.name: missing: providers send clients back by https, to the portal's name`}},
+			[]string{`x.toml:1: portal.name: missing: providers send clients back by https, to the portal's name`,
+				`x.toml:1: portal.tls_cert: missing: providers send clients back by https …`}},
 		{"another data path", withProvider + "[datapath]\nkind = \"nfqueue\"\n",
 			[]string{`x.toml:14: datapath.kind: "nfqueue" cannot open … "ebpf"`}},
 		{"no issuer", without(`issuer = "https://login.example.org"`), []string{`x.toml:9: oidc.issuer: missing: …`}},
@@ -50,6 +51,13 @@ func TestProviderMistakes(t *testing.T) {
 			[]string{`x.toml:13: oidc.require: needs oidc.values: …`}},
 		{"values without a claim", withProvider + "values = [\"a\"]\n",
 			[]string{`x.toml:13: oidc.values: has no effect: …`}},
+		{"names that nobody learns", strings.Replace(withProvider, `dns.upstreams = ["192.0.2.53"]`,
+			"dns.mode = \"external\"\ndhcp.dns = [\"192.0.2.53\"]\ngarden.prefixes = [\"192.0.2.53/32\"]", 1) +
+			"garden = [\"a.example\", \"*.b.example\"]\n",
+			[]string{`x.toml:15: oidc.garden: "*.b.example" opens nothing: …`}},
+		{"a portal elsewhere", strings.Replace(withProvider, `"oidc"]`, `"oidc", "users"]`, 1) +
+			"[uam]\nportal_url = \"https://a.example/\"\nsecret = \"x\"\nschemes = [\"pap\"]\n[users]\nfile = \"u\"\n",
+			[]string{`x.toml:5: auth.methods: "oidc" has no effect: clients log in at uam.portal_url …`}},
 		{"a profile of nobody", withProvider + "profile = \"gold\"\n",
 			[]string{`x.toml:13: oidc.profile: there is no [[limits.profile]] with the name "gold"`}},
 		{"no profiles", withProvider + "profile_claim = \"x\"\n", []string{`x.toml:13: oidc.profile_claim: there is no …`}},
@@ -120,20 +128,21 @@ func TestProviderSecret(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("x\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Parse(filepath.Join(dir, "x.toml"), []byte(withProvider+"client_secret_file = \"s\"\n"))
+	c, err := Parse(filepath.Join(dir, "x.toml"), []byte(withProvider+"[[oidc]]\nname = \"b\"\n"+
+		"issuer = \"https://b.example\"\nclient_id = \"x\"\nclient_secret_file = \"s\"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	k := &checker{Config: c}
 	k.openOIDC()
-	if len(k.problems) != 1 || !strings.Contains(k.problems.Error(), "oidc.client_secret_file: everyone can read") {
+	if len(k.problems) != 1 || !strings.Contains(k.problems.Error(), "x.toml:17: oidc.client_secret_file: everyone can") {
 		t.Errorf("%v", k.problems)
 	}
 	if err := os.Chmod(secret, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	k = &checker{Config: c}
-	if k.openOIDC(); len(k.problems) != 0 || c.OIDC[0].Secret != "x" {
+	if k.openOIDC(); len(k.problems) != 0 || c.OIDC[1].Secret != "x" {
 		t.Errorf("%v, %+v", k.problems, c.OIDC)
 	}
 }

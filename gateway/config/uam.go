@@ -82,7 +82,7 @@ func (k *checker) checkUAM() {
 	if u.Secret != "" && u.SecretFile != "" {
 		k.report("uam.secret", "contradicts secret_file: give one of them")
 	}
-	for _, m := range []string{MethodVoucher, MethodClickThrough} {
+	for _, m := range []string{MethodVoucher, MethodClickThrough, MethodOIDC} {
 		if k.Auth.Has(m) {
 			k.report("auth.methods", "%q has no effect: clients log in at uam.portal_url, by name and password", m)
 		}

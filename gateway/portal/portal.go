@@ -152,8 +152,8 @@ type Portal struct {
 	mux      *http.ServeMux
 	counters counters
 
-	manyCodes     budget.OncePerMinute    // messages of too many wrong codes
-	providerTries budget.Senders[[6]byte] // devices' buttons and answers of providers
+	manyCodes                budget.OncePerMinute    // messages of too many wrong codes
+	buttonTries, answerTries budget.Senders[[6]byte] // devices' buttons, and answers of providers
 	// Messages of logins at providers: too many are open, an answer is for none, a provider is away, or a login failed.
 	manyLogins, staleLogins, awayProviders, failedProviders budget.OncePerMinute
 
@@ -187,7 +187,9 @@ func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 	}
 	cfg.setDefaults()
 	p := &Portal{cfg: cfg, sessions: sessions, auth: auth, log: cfg.Log, guard: cfg.Guard, tokens: tokens{cfg.Key}}
-	p.providerTries.Rate, p.providerTries.Size = providerRate, providerDevices
+	for _, tries := range []*budget.Senders[[6]byte]{&p.buttonTries, &p.answerTries} {
+		tries.Rate, tries.Size = providerRate, providerDevices
+	}
 	p.setSites()
 	var err error
 	if p.pages, err = readPages(cfg.Templates); err != nil {

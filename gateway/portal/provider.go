@@ -82,7 +82,7 @@ func (p *Portal) toProvider(w http.ResponseWriter, r *http.Request, page *Page, 
 	if own := r.CookiesNamed(providerCookie); len(own) > 0 {
 		wish.Cookie = own[0].Value
 	}
-	if p.tooOften(w, page, key) {
+	if p.tooOften(w, page, key, &p.buttonTries) {
 		return
 	}
 	begun, err := p.cfg.Providers.Begin(peerOf(r).serverCtx, wish)
@@ -108,8 +108,9 @@ var providerRate = budget.Rate{AtOnce: 10, EachSecond: 1. / 5}
 const providerDevices = 4096
 
 // tooOften answers a device that presses the button or brings answers more often than people do.
-func (p *Portal) tooOften(w http.ResponseWriter, page *Page, key session.Key) bool {
-	if p.providerTries.Spend(key.MAC, true, budget.Now()) {
+func (p *Portal) tooOften(w http.ResponseWriter, page *Page, key session.Key,
+	tries *budget.Senders[[6]byte]) bool {
+	if tries.Spend(key.MAC, true, budget.Now()) {
 		return false
 	}
 	p.wait(w, page, "login.html", time.Duration(float64(time.Second)/providerRate.EachSecond))
@@ -143,7 +144,7 @@ func (p *Portal) getCallback(w http.ResponseWriter, r *http.Request) {
 	if own := r.CookiesNamed(providerCookie); len(own) > 0 {
 		answer.Cookie = own[0].Value
 	}
-	if p.tooOften(w, p.afterCallback(r, s.Key, ""), s.Key) {
+	if p.tooOften(w, p.afterCallback(r, s.Key, ""), s.Key, &p.answerTries) {
 		return
 	}
 	done, err := p.cfg.Providers.Finish(peerOf(r).serverCtx, answer)

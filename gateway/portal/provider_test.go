@@ -171,7 +171,9 @@ func TestProviderLogin(t *testing.T) {
 	}
 	_, err := s.table.End(clientA, session.UserRequest)
 	netnstest.Must(t, err)
-	if r := s.get(t, phone, answer); !strings.Contains(r.body, "Please begin again") {
+	answer = s.provider.LogIn(t, to(t, begun), "alice").String() // a new code with the old state
+	if r := s.get(t, phone, answer); !strings.Contains(r.body, "Please begin again") ||
+		strings.Contains(r.body, `class="languages"`) {
 		t.Errorf("once more after the log-out: %s\n%s", r.Status, r.main())
 	}
 	if now, _ := s.table.Get(clientA); now.State == session.Authenticated {
@@ -257,6 +259,30 @@ func TestManyProviderLogins(t *testing.T) {
 	r := s.press(t, s.phone(t, clientB))
 	if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") == "" {
 		t.Errorf("%s\n%s", r.Status, r.main())
+	}
+}
+
+// TestProviderBudget: a device that presses the button or brings answers on and on has to wait, and others do not.
+func TestProviderBudget(t *testing.T) {
+	s := newScene(t, nil, Config{})
+	phone := s.phone(t, clientA)
+	for label, try := range map[string]func() reply{
+		"the button": func() reply { return s.press(t, phone) },
+		"answers":    func() reply { return s.get(t, phone, secure+"/oidc/campus/callback?state=x&code=y") },
+	} {
+		waits := 0
+		for range 3 * providerRate.AtOnce {
+			if r := try(); r.StatusCode == http.StatusTooManyRequests && r.Header.Get("Retry-After") != "" {
+				waits++
+			}
+		}
+		if waits == 0 {
+			t.Errorf("%s: it never has to wait", label)
+		}
+	}
+	to(t, s.press(t, s.phone(t, clientB)))
+	if n := strings.Count(s.log.String(), "an answer for no open login"); n != 1 {
+		t.Errorf("the log has %d lines of answers for no login", n)
 	}
 }
 

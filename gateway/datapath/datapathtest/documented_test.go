@@ -195,6 +195,11 @@ var documented = []attackSection{
 			"`TestOtherSitesCannot`, `TestOtherSiteInBrowser`, `TestCapturedIsRedirected` in portal",
 		},
 		{
+			"an OpenID provider's answer of another device, browser or login, or again; a provider's button on and on",
+			"no login; after ten at once one each 5 s. At most 64 addresses are open for a device",
+			"`TestProviderRefusals`, `TestProviderBudget` in portal; `TestForeignAnswers` in oidc; `TestBounds` in visit",
+		},
+		{
 			"scripts, template code, line breaks in names, Host, targets, links",
 			"shown as text, or refused; never in a header or log line of their own",
 			"`TestLogin`, `TestOddRequests`, `TestLinksOfOthersAreNotShown`, `TestLogInjection`, " +

@@ -76,7 +76,7 @@ func (k *checker) checkProfiles() {
 	}
 	if k.rows[table] > 0 && !k.Auth.Has(MethodRADIUS) && !k.Devices.RADIUS && !k.UsesProfiles() &&
 		k.Click.Profile == "" {
-		k.reportAt(k.lines[table+"#1"], table, "%s: RADIUS servers, oidc.profile and oidc.profile_claim name profiles: auth.methods "+
-			"has no %q, and no provider names one", noEffect, MethodRADIUS)
+		k.reportAt(k.lines[table+"#1"], table, "%s: RADIUS servers, oidc.profile and oidc.profile_claim name profiles, "+
+			"and auth.methods has neither %q nor a provider that does", noEffect, MethodRADIUS)
 	}
 }

@@ -18,7 +18,7 @@ issuer = "https://login.example.org"
 client_id = "gw"
 `
 
-// TestProviderMistakes: each mistake is said with its line.
+// TestProviderMistakes: each mistake is said with its line. Long: a table.
 func TestProviderMistakes(t *testing.T) {
 	without := func(line string) string {
 		if !strings.Contains(withProvider, line) {

@@ -137,8 +137,8 @@ type Running struct {
 	// time means without end, a past time ends that. A port that is shut stays shut while the same one is opened.
 	OpenPort func(GardenPort, time.Time) error
 	// OpenFor lets one device reach a TCP port of an address until the given time, before it logs in; a past time ends
-	// that. Other devices do not reach it. The addresses of this machine stay closed. There may be MaxVisits, of which those
-	// that have ended count until they are ended by a call too.
+	// that. Other devices do not reach it. The addresses of this machine stay closed. There may be MaxVisits, and
+	// those whose time is over count until a call ends them.
 	OpenFor func(MAC, netip.AddrPort, time.Time) error
 	// Moved calls f for the clients whose packet counters have changed since its last call; at the first call, for those
 	// whose counters are not 0. It reads all in one pass, which costs far less than reading them one by one. It has one

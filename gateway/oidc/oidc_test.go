@@ -46,7 +46,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestWhoMayLogIn: users are named by a claim, refused by conditions, and limited by profiles.
+// TestWhoMayLogIn: users are named by a claim, refused by conditions, and limited by profiles. Long: a table.
 func TestWhoMayLogIn(t *testing.T) {
 	p := startProvider(t, 9443, nil)
 	gold := session.Limits{DownBps: 1e8}

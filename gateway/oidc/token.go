@@ -163,7 +163,8 @@ func asking(what string, err error) error {
 	if errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: asking %s: %w", ErrAway, what, foreign{err})
 	}
-	if errors.As(err, &answer) && answer.ErrorCode == "invalid_grant" { // RFC 6749, 5.2; also another login's code (RFC 7636, 4.6)
+	// RFC 6749, 5.2; also for another login's code (RFC 7636, 4.6).
+	if errors.As(err, &answer) && answer.ErrorCode == "invalid_grant" {
 		return fmt.Errorf("%w: the provider does not accept the code: %w", ErrStale, foreign{err})
 	}
 	return fmt.Errorf("asking the provider %s: %w", what, foreign{err})

@@ -100,8 +100,8 @@ func (p *Portal) toProvider(w http.ResponseWriter, r *http.Request, page *Page, 
 	p.render(w, http.StatusOK, "provider.html", page)
 }
 
-// providerRate bounds what a device costs: each button and each answer leads to questions to the DNS or the provider, and
-// to a line in the log.
+// providerRate bounds what a device costs: each button and each answer leads to questions to the DNS or the provider,
+// and to a line in the log.
 var providerRate = budget.Rate{AtOnce: 10, EachSecond: 1. / 5}
 
 // providerDevices is of how many devices the rates are remembered.

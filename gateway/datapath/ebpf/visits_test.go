@@ -53,7 +53,8 @@ func TestVisitsByIPv6(t *testing.T) {
 	counts("after", up(bobMAC, bob6, 443), true, "rejected")
 	counts("after, to the visitor", down(bob6, 443), false, "blocked")
 	must(t, d.OpenFor(bobMAC, at, time.Now().Add(time.Hour)))
-	must(t, d.objs.Visits.Put(gatewayVisit{Mac: aliceMAC, Port: networkPort(at.Port()), Addr: at.Addr().As16()}, uint64(1)))
+	ended := gatewayVisit{Mac: aliceMAC, Port: networkPort(at.Port()), Addr: at.Addr().As16()}
+	must(t, d.objs.Visits.Put(ended, uint64(1)))
 	counts("after the time", up(aliceMAC, alice6, 443), true, "rejected")
 	counts("the other visitor", up(bobMAC, bob6, 443), true, "garden")
 	must(t, d.OpenFor(aliceMAC, at, time.Time{}))

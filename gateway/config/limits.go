@@ -76,7 +76,7 @@ func (k *checker) checkProfiles() {
 	}
 	if k.rows[table] > 0 && !k.Auth.Has(MethodRADIUS) && !k.Devices.RADIUS && !k.UsesProfiles() &&
 		k.Click.Profile == "" {
-		k.reportAt(k.lines[table+"#1"], table, "%s: RADIUS servers, oidc.profile and oidc.profile_claim name profiles, "+
-			"and auth.methods has neither %q nor a provider that does", noEffect, MethodRADIUS)
+		k.reportAt(k.lines[table+"#1"], table, "%s: RADIUS servers, oidc.profile and oidc.profile_claim name profiles: "+
+			"no provider does, and auth.methods does not have %q", noEffect, MethodRADIUS)
 	}
 }

@@ -104,10 +104,10 @@ var allowedImports = map[string][]string{
 	"gateway/uam":         {"gateway/budget", "gateway/guesses", "gateway/session", "gateway/weblink", "gateway/wispr"},
 	"gateway/weblink":     {}, // URLs of sites that a client asked for
 	"gateway/wispr":       {},
-	"gateway/oidc":        {"gateway/session", "textfile"},                                       // logins at OpenID providers
-	"gateway/visit":       {"gateway/budget", "gateway/datapath", "gateway/dns", "gateway/oidc"}, // their hosts, open for one device
-	"gateway/certificate": {"textfile"},                                                          // TLS certificates in files
-	"gateway/units":       {},                                                                    // quantities in words
+	"gateway/oidc":        {"gateway/session", "textfile"}, // logins at OpenID providers
+	"gateway/visit":       {"gateway/budget", "gateway/datapath", "gateway/dns", "gateway/oidc"},
+	"gateway/certificate": {"textfile"}, // TLS certificates in files
+	"gateway/units":       {},           // quantities in words
 	// the page and API of those who look after the gateway
 	"gateway/admin": {"gateway/certificate", "gateway/control", "gateway/flowlog", "gateway/guesses", "gateway/session",
 		"gateway/statefile", "gateway/units", "gateway/users", "gateway/voucher"},

@@ -12,7 +12,7 @@ import (
 )
 
 // TestVisitsByIPv6: of IPv6 packets before login, those of one device to and from the port that is open for it alone
-// pass.
+// pass. Long: the steps of one run.
 func TestVisitsByIPv6(t *testing.T) {
 	n := newNetwork6(t)
 	run(t, "ip neigh replace $a lladdr 02:00:00:00:02:02 dev $wan nud permanent",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -168,6 +169,14 @@ func (s *survey) admin() {
 	if a.TLSCert != "" {
 		if err := certificate.CheckFiles(a.TLSCert, a.TLSKey); err != nil {
 			s.addFinding(Warning, "%s: %v; until then nobody gets into the admin page", s.LineOf("admin.tls_cert"), err)
+		}
+	}
+	if at := a.Address(); at.IsValid() && s.running == 0 {
+		l, err := net.Listen("tcp", at.String())
+		if err == nil {
+			l.Close()
+		} else {
+			s.addFinding(Warning, "%s: there is no admin page at %s: %v", s.LineOf("admin.listen"), a.Listen, err)
 		}
 	}
 	if addr := a.Address().Addr(); addr.IsValid() && onLAN([]*config.Config{s.Config}, addr) {

@@ -92,7 +92,7 @@ func check(cfg *config.Config, running int) []Finding {
 	s := &survey{Config: cfg, running: running}
 	for _, part := range []func(){
 		s.folders, s.interfaces, s.bridged, s.address, s.ipv6, s.overlaps, s.leasable, s.path, s.garden,
-		s.gardenAddresses, s.bootServers, s.payload,
+		s.gardenAddresses, s.bootServers, s.certificate, s.payload,
 		s.translation, s.ownPorts, s.several, s.locks, s.ports, s.forwarding, s.open, s.route, s.metrics} {
 		part()
 	}

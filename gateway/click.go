@@ -32,7 +32,7 @@ func (g *gateway) clickConfig() portal.Click {
 	for _, field := range c.Ask {
 		out.Ask = append(out.Ask, portal.Ask{Field: field, Required: !slices.Contains(c.Optional, field)})
 	}
-	if c.Rooms != "" {
+	if c.Rooms != "" && slices.Contains(c.Ask, config.AskRoom) {
 		out.Room = func(room, lastName string) (user, number string, err error) {
 			_, err = g.hasRoom(room, lastName)
 			number = rooms.Fold(room)
@@ -300,7 +300,7 @@ func (g *gateway) showRooms(st *control.Status) {
 // clickThrough reads the file of rooms, and warns of what makes no sense with it.
 func (s *survey) clickThrough() {
 	c := s.Click
-	if c.Rooms == "" {
+	if c.Rooms == "" || !slices.Contains(c.Ask, config.AskRoom) { // a network may ask for less than the others
 		return
 	}
 	file, err := rooms.Open(c.Rooms, time.Local, slog.New(slog.DiscardHandler))

@@ -3,12 +3,15 @@ package gateway
 import (
 	"net"
 	"net/netip"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/certificate"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/dns"
@@ -115,14 +118,45 @@ func (s *survey) gardenAddresses() {
 	}
 }
 
-// bootServers warns of servers that clients cannot reach when they boot: before a login.
+// bootServers warns of servers that clients cannot reach when they boot, before a login, and of tables that are for iPXE
+// but come after that of the PXE that loads it: iPXE has that class too, and would load itself again and again.
 func (s *survey) bootServers() {
+	open := func(server netip.Addr) bool {
+		reachable := func(p netip.Prefix) bool { return p.Contains(server) }
+		return s.LAN.Network().Contains(server) || slices.ContainsFunc(s.Garden.Prefixes, reachable)
+	}
 	for i, b := range s.DHCP.Boot {
-		reachable := func(p netip.Prefix) bool { return p.Contains(b.Server) }
-		if b.Server.IsValid() && !s.LAN.Network().Contains(b.Server) && !slices.ContainsFunc(s.Garden.Prefixes, reachable) {
-			s.addFinding(Warning, "%s: clients that are not logged in cannot load a file of %s: put the address into "+
-				"garden.prefixes, or let those devices in (devices.file)", s.WhereBoot(i, "server"), b.Server)
+		key, server := "server", b.Server
+		if link, err := url.Parse(b.File); err == nil && !server.IsValid() {
+			key = "file"
+			server, _ = netip.ParseAddr(link.Hostname())
 		}
+		if server.IsValid() && !open(server) {
+			s.addFinding(Warning, "%s: clients that are not logged in cannot load a file of %s: put the address into "+
+				"garden.prefixes, or let those devices in (devices.file)", s.WhereBoot(i, key), server)
+		}
+		anyUser := func(before config.Boot) bool {
+			return before.UserClass == "" && strings.HasPrefix(before.VendorClass, b.VendorClass)
+		}
+		if b.UserClass != "" && slices.ContainsFunc(s.DHCP.Boot[:i], anyUser) {
+			s.addFinding(Warning, "%s: of the clients with this user class, those that fit a table above get its file: put the "+
+				"tables with dhcp.boot.user_class first", s.WhereBoot(i, "user_class"))
+		}
+	}
+}
+
+// certificate warns of a certificate that browsers refuse, and of a key that others can read.
+func (s *survey) certificate() {
+	p := s.Portal
+	if !p.Enabled || p.TLSCert == "" {
+		return
+	}
+	if err := certificate.CheckFiles(p.TLSCert, p.TLSKey); err != nil {
+		s.addFinding(Warning, "%s: %v; until then browsers refuse the portal", s.LineOf("portal.tls_cert"), err)
+	}
+	if info, err := os.Stat(p.TLSKey); err == nil && info.Mode().Perm()&0o007 != 0 {
+		s.addFinding(Warning, "%s: everyone on this machine can read or change %s: chmod o= %s", s.LineOf("portal.tls_key"),
+			p.TLSKey, p.TLSKey)
 	}
 }
 

@@ -175,6 +175,12 @@ func TestGuessesWait(t *testing.T) {
 		return w.send(plainClient, "GET", "/api/v1/account", "", func(r *http.Request) { r.SetBasicAuth(name, password) }).
 			StatusCode
 	}
+	for sent, want := range map[string]string{"": "no credentials", "Bearer gwd_none": "the token is of no account"} {
+		a := w.send(plainClient, "GET", "/api/v1/account", "", func(r *http.Request) { r.Header.Set("Authorization", sent) })
+		if a.StatusCode != http.StatusUnauthorized || !strings.Contains(a.body, want) {
+			t.Errorf("with %q: %s %s, want %q", sent, a.Status, a.body, want)
+		}
+	}
 	v := w.visitor()
 	if a := v.post("/login", url.Values{"name": {"ann"}, "password": {"wrong"}}); a.StatusCode !=
 		http.StatusUnauthorized || !strings.Contains(a.body, "wrong name or password") {

@@ -122,6 +122,18 @@ func (e errWait) Error() string {
 // errWrong is a wrong name or password.
 var errWrong = errors.New("wrong name or password")
 
+// What else the API answers to those whom it does not know. Each is an errWrong.
+var (
+	errToken  = unknown("the token is of no account: gatewayd admin token makes another")
+	errNobody = unknown("no credentials: send a name and a password (Basic), or a token (Bearer)")
+)
+
+// unknown is an errWrong with a text of its own.
+type unknown string
+
+func (u unknown) Error() string      { return string(u) }
+func (unknown) Is(target error) bool { return target == errWrong }
+
 // hostOf stands for who has an address: an IPv6 host has a network.
 func hostOf(a netip.Addr) netip.Addr {
 	if a.Is6() {
@@ -242,7 +254,11 @@ func (s *Server) atAPI(r *http.Request) (*person, error) {
 	} else if user, password, ok := r.BasicAuth(); ok {
 		name, err = user, s.checkPassword(r.Context(), user, password, from)
 	} else if token, ok := bearer(r); ok {
-		name, err = s.checkToken(r.Context(), token, from)
+		if name, err = s.checkToken(r.Context(), token, from); errors.Is(err, errWrong) {
+			err = errToken
+		}
+	} else {
+		err = errNobody
 	}
 	if err != nil {
 		return nil, err

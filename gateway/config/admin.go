@@ -49,8 +49,8 @@ func (a Admin) Address() netip.AddrPort {
 }
 
 // adminListen reads where the admin page is served. Unlike listenAddress it may be the LAN's address.
-var adminListen = strict.AcceptText(`an address and a port such as "127.0.0.1:8444", or "unix:" and the absolute path `+
-	`of a socket; "0.0.0.0" would be open to clients`, func(s string) (string, bool) {
+var adminListen = strict.AcceptText(`one address and a port, such as "127.0.0.1:8444", or "unix:" and a socket's `+
+	`absolute path, such as "unix:/run/gatewayd/admin.sock"`, func(s string) (string, bool) {
 	if path, isSocket := strings.CutPrefix(s, UnixPrefix); isSocket {
 		return UnixPrefix + filepath.Clean(path), filepath.IsAbs(path) && visible(path, maxSocketPath)
 	}
@@ -111,6 +111,14 @@ func (k *checker) checkAdmin() {
 	case a.Socket() == "" && a.TLSCert == "" && !addr.Addr().IsLoopback():
 		k.report("admin.tls_cert", "missing: without it passwords would cross the network in plain text; only a loopback "+
 			"address or a Unix socket may go without, as behind a proxy on this machine")
+	}
+	if at := a.Address(); k.Portal.Enabled && at.Addr() == k.LAN.Address.Addr() && at.IsValid() {
+		switch {
+		case at.Port() == k.Portal.Port:
+			k.report("admin.listen", "%s is where the portal is (portal.port): choose another port", a.Listen)
+		case k.Portal.TLSCert != "" && at.Port() == k.Portal.TLSPort:
+			k.report("admin.listen", "%s is where the portal is (portal.tls_port): choose another port", a.Listen)
+		}
 	}
 	if a.Idle > a.Longest {
 		k.report("admin.idle_timeout", "is longer than admin.session_timeout, %s", strict.ShortDuration(a.Longest))

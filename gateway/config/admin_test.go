@@ -10,9 +10,10 @@ func TestAdminMistakes(t *testing.T) {
 	const home, accounts = "listen = \"127.0.0.1:8444\"\n", "accounts = \"a\"\n"
 	for text, want := range map[string]string{
 		"listen = \"192.0.2.1:8444\"\n" + accounts: "admin.tls_cert: missing: without it passwords",
-		"listen = \"0.0.0.0:8444\"\n" + accounts:   "would be open to clients",
-		home:                                       "admin.accounts: missing",
-		accounts:                                   "has no effect: there is no admin.listen",
+		"listen = \"0.0.0.0:8444\"\n" + accounts:   "must be one address and a port",
+		"listen = \"10.1.0.1:8080\"\n" + accounts:  "is where the portal is (portal.port)",
+		home:     "admin.accounts: missing",
+		accounts: "has no effect: there is no admin.listen",
 		home + accounts + "user_header = \"X-User\"":                             "admin.trusted_proxies: missing",
 		home + accounts + "idle_timeout = \"13h\"":                               "longer than admin.session_timeout",
 		home + accounts + "trusted_proxies = [\"0.0.0.0/0\"]":                    "admin.trusted_proxies",

@@ -42,7 +42,7 @@ var meanings = map[string]meaning{
 		"that are logged in reach each other through it, and both are billed. `\"off\"`: clients hear each other"},
 	"network.name": {unset: required, text: "a table `[[network]]` for each of [several networks](../networks.md), in " +
 		"place of `[lan]`. In it `[network.dhcp]`, and likewise `dhcp6`, `dns`, `nat`, `garden`, `portal`, `auth`, `oidc`, " +
-		"`pppoe`, `ident`, `radius`, `users`, `limits` and `prefix_pool`, have the network's own keys; the keys of the " +
+		"`click_through`, `devices`, `uam`, `pppoe`, `ident`, `radius`, `users`, `limits` and `prefix_pool`, have the network's own keys; the keys of the " +
 		"file's tables are the defaults. The network's folders in `state_dir` and `datapath.pin_dir` have this name"},
 	"network.reaches": {unset: "none", text: "names of other networks: their clients and the clients of this network " +
 		"reach each other once they are logged in"},

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/gateway/ticker"
 	"github.com/gateweigh/gateweigh/textfile"
@@ -235,6 +236,9 @@ func Parse[E any](name string, kind Kind, r io.Reader, line func(string) (string
 			continue
 		}
 		key, entry, err := line(text)
+		if !utf8.ValidString(text) {
+			err = errors.New("is not UTF-8: save the list as UTF-8")
+		}
 		if before, twice := byKey[key]; err == nil && twice {
 			if m, may := any(before).(Merger[E]); may {
 				entry = m.Merge(entry)

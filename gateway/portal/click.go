@@ -218,7 +218,8 @@ func (p *Portal) findRoom(w http.ResponseWriter, page *Page, room string, key se
 	default:
 		try.WrongRoom(number)
 		p.counters.rejected.Add(1)
-		p.log.Info("log-in rejected: a wrong room number or name", "client", key.String(), "failures", try.FailedCodes())
+		p.log.Info("log-in rejected: a wrong room number or name", "client", key.String(), "room", number, "failures",
+			try.FailedCodes())
 		page.Alert = page.T.WrongRoom
 		for i := range page.Fields {
 			f := &page.Fields[i]

@@ -108,6 +108,7 @@ func TestAdminOfSeveral(t *testing.T) {
 	must(t, err)
 	must(t, users.SetOperator(accounts, "program", line))
 	cfg.Admin = config.Admin{Listen: "127.0.0.1:8444", Accounts: accounts, Idle: time.Hour, Longest: time.Hour}
+	t.Cleanup(func() { detachAll(t, cfg) })
 	d := serveSeveral(t, cfg)
 	ask := func(method, path string) (answer struct{ Items []control.Session }) {
 		t.Helper()

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -30,11 +29,15 @@ import (
 // receiveOnEnv is an environment variable with an interface. With it the test binary receives there until it is killed.
 const receiveOnEnv = "GATEWEIGH_TEST_RECEIVE_ON"
 
+// receiving is the receiver of such a process. A variable of main's alone would end with its last use, and Go, when it
+// collects the receiver, would take its program from the interface.
+var receiving *Receiver
+
 // TestMain makes the test binary a receiver when receiveOnEnv is set. Otherwise it runs the tests.
 func TestMain(m *testing.M) {
 	if name := os.Getenv(receiveOnEnv); name != "" {
-		r, err := Open(Config{Interface: name})
-		defer runtime.KeepAlive(r) // otherwise its program goes when Go collects it
+		var err error
+		receiving, err = Open(Config{Interface: name})
 		fmt.Println(err)
 		select {}
 	}

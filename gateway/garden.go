@@ -118,8 +118,8 @@ func (s *survey) gardenAddresses() {
 	}
 }
 
-// bootServers warns of servers that clients cannot reach when they boot, before a login, and of tables that are for iPXE
-// but come after that of the PXE that loads it: iPXE has that class too, and would load itself again and again.
+// bootServers warns of servers that clients cannot reach when they boot, before a login, and of tables for iPXE that
+// come after that of the PXE that loads it: iPXE has that class too, and would load itself again and again.
 func (s *survey) bootServers() {
 	open := func(server netip.Addr) bool {
 		reachable := func(p netip.Prefix) bool { return p.Contains(server) }

@@ -42,8 +42,9 @@ var meanings = map[string]meaning{
 		"that are logged in reach each other through it, and both are billed. `\"off\"`: clients hear each other"},
 	"network.name": {unset: required, text: "a table `[[network]]` for each of [several networks](../networks.md), in " +
 		"place of `[lan]`. In it `[network.dhcp]`, and likewise `dhcp6`, `dns`, `nat`, `garden`, `portal`, `auth`, `oidc`, " +
-		"`click_through`, `devices`, `uam`, `pppoe`, `ident`, `radius`, `users`, `limits` and `prefix_pool`, have the network's own keys; the keys of the " +
-		"file's tables are the defaults. The network's folders in `state_dir` and `datapath.pin_dir` have this name"},
+		"`click_through`, `devices`, `uam`, `pppoe`, `ident`, `radius`, `users`, `limits` and `prefix_pool`, have the " +
+		"network's own keys; the keys of the file's tables are the defaults. The network's folders in `state_dir` and " +
+		"`datapath.pin_dir` have this name"},
 	"network.reaches": {unset: "none", text: "names of other networks: their clients and the clients of this network " +
 		"reach each other once they are logged in"},
 	"network.subnet": {unset: "none: its clients have no addresses of it", text: "which /64 of the prefix that the " +

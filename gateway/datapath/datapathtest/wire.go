@@ -94,11 +94,15 @@ func (w *Wire) read() {
 	}
 }
 
-// Send sends frames unchanged.
+// Send sends frames unchanged. One that the kernel drops, because the receiver's queue is full, is sent again.
 func (w *Wire) Send(t testing.TB, frames ...[]byte) {
 	t.Helper()
 	for _, f := range frames {
-		if err := unix.Send(w.fd, f, 0); err != nil {
+		err := unix.Send(w.fd, f, 0)
+		for end := time.Now().Add(time.Minute); err == unix.ENOBUFS && time.Now().Before(end); err = unix.Send(w.fd, f, 0) {
+			time.Sleep(time.Millisecond)
+		}
+		if err != nil {
 			t.Fatalf("sending a frame of %d bytes: %v", len(f), err)
 		}
 	}

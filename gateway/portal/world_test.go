@@ -25,8 +25,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// english and german are built-in texts.
-var english, german = builtInTexts()[0], newLanguages(builtInTexts()).preferred("de")
+// english are the built-in texts of the default.
+var english = builtInTexts()[0]
 
 // table is a table of clients in memory, as far as the portal uses it.
 type table struct {

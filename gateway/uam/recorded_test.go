@@ -106,8 +106,8 @@ func TestRecordedJSON(t *testing.T) {
 	w := newWorld(t, Config{Secret: theSecret})
 	for _, one := range recordedJSON {
 		path := one.path
-		if strings.Contains(path, "LOGIN") {
-			path = strings.Replace(path, "LOGIN", chap(goodUser, goodPassword, w.challenge(t, clientA), theSecret), 1)
+		if before, after, found := strings.Cut(path, "LOGIN"); found {
+			path = before + chap(goodUser, goodPassword, w.challenge(t, clientA), theSecret) + after
 		}
 		ours := w.ask(t, clientA, path).Body.String()
 		var state, theirs struct{ ClientState int }

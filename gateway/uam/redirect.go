@@ -42,7 +42,6 @@ type outcome struct {
 	reply  string // for the person
 	lang   string // that the portal asked for
 	status bool   // the request was for the state alone
-	fresh  bool   // the client gets a challenge, although it may be logged in
 	code   wispr.Code
 	kind   wispr.Kind
 }

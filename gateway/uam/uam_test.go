@@ -273,9 +273,10 @@ func TestScripts(t *testing.T) {
 	w = newWorld(t, Config{Secret: theSecret, Script: true})
 	for _, name := range []string{"f", "chilliJSON.reply", "$._a1"} {
 		out := w.ask(t, clientA, "/json/status?callback="+url.QueryEscape(name))
-		body, found := strings.CutPrefix(out.Body.String(), name+"(")
+		body, begins := strings.CutPrefix(out.Body.String(), name+"(")
+		body, ends := strings.CutSuffix(body, ")")
 		h := out.Header()
-		if body, found = strings.CutSuffix(body, ")"); !found || !json.Valid([]byte(body)) ||
+		if !begins || !ends || !json.Valid([]byte(body)) ||
 			h.Get("Content-Type") != "text/javascript" || h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %d %s", name, out.Code, out.Body)
 		}

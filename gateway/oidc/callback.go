@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 // callback is an authorization response (OpenID Connect Core 1.0, 3.1.2.5 and 3.1.2.6): a code, or an error.
@@ -19,9 +19,8 @@ type callback struct {
 
 // Longest parts of a callback, bytes.
 const (
-	maxQuery       = 8 << 10
-	maxCode        = 4 << 10
-	maxDescription = 300
+	maxQuery = 8 << 10
+	maxCode  = 4 << 10
 )
 
 // parseCallback reads the query of a callback. A parameter that is there twice is an error (RFC 6749, 3.1).
@@ -52,29 +51,11 @@ func parseCallback(query string) (c callback, err error) {
 	case len(c.code) > maxCode || !plain(c.code) || !plain(c.err) || !plain(c.state) || !plain(c.issuer):
 		return callback{}, errors.New("an answer with characters that neither codes nor errors have")
 	}
-	c.description = printable(c.description)
+	c.description = session.ForUser(c.description)
 	return c, nil
 }
 
 // plain reports whether a text has characters of VSCHAR alone (RFC 6749, appendix A).
 func plain(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
-}
-
-// printable is a provider's text as one short line.
-func printable(s string) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, s)
-	if len(s) > maxDescription {
-		s = s[:maxDescription]
-		for !utf8.ValidString(s) {
-			s = s[:len(s)-1]
-		}
-	}
-	return s
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 // keys are a provider's keys, which are asked for when a token has one that is not known. They say why they do not know
@@ -56,5 +58,5 @@ func signing(all []string) []string {
 // foreign is an error of another package, whose text may have a provider's whole answer: as one short printable line.
 type foreign struct{ error }
 
-func (f foreign) Error() string { return printable(f.error.Error()) }
+func (f foreign) Error() string { return session.ForUser(f.error.Error()) }
 func (f foreign) Unwrap() error { return f.error }

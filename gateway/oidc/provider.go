@@ -22,6 +22,8 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/gateweigh/gateweigh/textfile"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 const (
@@ -152,7 +154,7 @@ func (p *provider) ask(ctx context.Context) (*metadata, error) {
 			continue
 		}
 		if err != nil || u.Scheme != "https" || u.Hostname() == "" {
-			return nil, fmt.Errorf("%s has the %s %q, which is no https URL", p.cfg.Issuer, at.key, printable(at.url))
+			return nil, fmt.Errorf("%s has the %s %q, which is no https URL", p.cfg.Issuer, at.key, session.ForUser(at.url))
 		}
 		if at.key == "authorization_endpoint" {
 			m.login = hostOf(u)

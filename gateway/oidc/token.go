@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -200,7 +198,7 @@ func (d *Desk) judge(p Provider, c claims) (session.Login, error) {
 			return unfit("the e-mail address %q is not verified", c.text("email"))
 		}
 	}
-	if !isUser(user) {
+	if !session.PlausibleUser(user) {
 		return unfit("the claim %q names no user: %q", p.UserClaim, user)
 	}
 	if session.Reserved(user) {
@@ -273,12 +271,4 @@ func (c claims) texts(name string) (all []string) {
 		}
 	}
 	return all
-}
-
-// maxUser is the longest user's name, bytes (RFC 2865, 5.1).
-const maxUser = 253
-
-// isUser reports whether a name can be a user's.
-func isUser(s string) bool {
-	return s != "" && len(s) <= maxUser && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }

@@ -34,7 +34,7 @@ func TestOneSource(t *testing.T) {
 func TestForeign(t *testing.T) {
 	inner := errors.New("500: <html>\n\x1b[2J" + strings.Repeat("x", 1<<20))
 	err := foreign{inner}
-	if s := err.Error(); len(s) > maxDescription || strings.ContainsAny(s, "\n\x1b") || !errors.Is(err, inner) {
+	if s := err.Error(); len(s) > maxText || strings.ContainsAny(s, "\n\x1b") || !errors.Is(err, inner) {
 		t.Errorf("%d bytes: %.40q", len(s), s)
 	}
 }

@@ -237,7 +237,7 @@ func Parse[E any](name string, kind Kind, r io.Reader, line func(string) (string
 		}
 		key, entry, err := line(text)
 		if !utf8.ValidString(text) {
-			err = errors.New("is not UTF-8: save the list as UTF-8")
+			err = errors.New("is not UTF-8: save the file as UTF-8")
 		}
 		if before, twice := byKey[key]; err == nil && twice {
 			if m, may := any(before).(Merger[E]); may {

@@ -57,7 +57,7 @@ func TestUntil(t *testing.T) {
 func TestProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		"205 Smith\n":                            `:1: "205 Smith" is no room number`,
-		"\n204; Garc\xeda\n":                     `:2: is not UTF-8: save the list as UTF-8`,
+		"\n204; Garc\xeda\n":                     `:2: is not UTF-8: save the file as UTF-8`,
 		"\n; Smith\n":                            `:2: "" is no room number`,
 		"1\n204; a; tomorrow\n":                  `:2: room 204: "tomorrow" is no date`,
 		"204; a; 2026-02-30\n":                   `:1: room 204: "2026-02-30" is no date`,

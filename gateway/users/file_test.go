@@ -33,7 +33,7 @@ func TestProblemsNameFileAndLine(t *testing.T) {
 		{"control character", "a\tb:" + someHash,
 			[]string{"f:1: the name must be 1 to 253 bytes of UTF-8 without control characters"}},
 		{"no text", "a\xff:" + someHash,
-			[]string{"f:1: the name must be 1 to 253 bytes of UTF-8 without control characters"}},
+			[]string{"f:1: is not UTF-8: save the file as UTF-8"}},
 		{"password in clear", "alice:tulip",
 			[]string{`f:1: account "alice": the password must be an argon2id hash: make it with gatewayd hash-password`}},
 		{"other hash", "alice:$6$salt$hash",

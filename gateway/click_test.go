@@ -75,15 +75,11 @@ func sendGuestBy(t *testing.T, curl, portal, room, lastName string) (code, page 
 }
 
 // awaitState waits until the only client is in a state.
-func awaitState(t *testing.T, d daemon, state control.State) (s control.Session) {
+func awaitState(t *testing.T, d daemon, state control.State) control.Session {
 	t.Helper()
-	netnstest.Await(t, fmt.Sprintf("the client is %s", state), func() error {
-		if s = d.client(t); s.State != state {
-			return fmt.Errorf("it is %s", s.State)
-		}
-		return nil
+	return awaitClient(t, d, fmt.Sprintf("the client is %s", state), func(s control.Session) bool {
+		return s.State == state
 	})
-	return s
 }
 
 // TestGuestOfARoom takes a hotel guest through a wrong name, a login, a restart, the end of the day's data, another

@@ -50,10 +50,18 @@ file = "%[1]s/users"
 }
 
 // awaitWay waits until the only client has a session, or has none, by the way in.
-func awaitWay(t *testing.T, d daemon, state control.State, way session.Way) (s control.Session) {
+func awaitWay(t *testing.T, d daemon, state control.State, way session.Way) control.Session {
 	t.Helper()
-	netnstest.Await(t, fmt.Sprintf("the client is %s by %q", state, way), func() error {
-		if s = d.client(t); s.State != state || s.Way != way {
+	return awaitClient(t, d, fmt.Sprintf("the client is %s by %q", state, way), func(s control.Session) bool {
+		return s.State == state && s.Way == way
+	})
+}
+
+// awaitClient waits until the only client is as ok wants it, and returns it.
+func awaitClient(t *testing.T, d daemon, what string, ok func(control.Session) bool) (s control.Session) {
+	t.Helper()
+	netnstest.Await(t, what, func() error {
+		if s = d.client(t); !ok(s) {
 			return fmt.Errorf("it is %s by %q", s.State, s.Way)
 		}
 		return nil

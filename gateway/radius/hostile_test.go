@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,19 +184,28 @@ func TestForgeriesAreDropped(t *testing.T) {
 
 var cmpAddrPort = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 
-// TestAnswersFromElsewhereAreNotSeen: a correct answer from the wrong port, or from another address and the right port.
-func TestAnswersFromElsewhereAreNotSeen(t *testing.T) {
-	a := newAttacker(t)
-	var others []*net.UDPConn
-	for _, addr := range []netip.AddrPort{
-		netip.AddrPortFrom(a.addr.Addr(), 0), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.77"), a.addr.Port())} {
-		other, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(addr))
+// newTwins returns an attacker, and a socket that has its port at another address.
+func newTwins(t testing.TB) (*attacker, *net.UDPConn) {
+	t.Helper()
+	for {
+		a := newAttacker(t)
+		twin, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(
+			netip.AddrPortFrom(netip.MustParseAddr("127.0.0.77"), a.addr.Port())))
+		if errors.Is(err, syscall.EADDRINUSE) { // another program has the port at all addresses but the attacker's
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer other.Close()
-		others = append(others, other)
+		t.Cleanup(func() { twin.Close() })
+		return a, twin
 	}
+}
+
+// TestAnswersFromElsewhereAreNotSeen: a correct answer from the wrong port, or from another address and the right port.
+func TestAnswersFromElsewhereAreNotSeen(t *testing.T) {
+	a, twin := newTwins(t)
+	others := []*net.UDPConn{newAttacker(t).conn, twin}
 	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: time.Minute})
 	go func() {
 		r := a.receive(t)

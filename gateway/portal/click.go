@@ -108,7 +108,7 @@ func typed(field string, form url.Values) (text string, ok bool) {
 	f := clickFields[field]
 	text = strings.TrimSpace(form.Get(field))
 	if !utf8.ValidString(text) || utf8.RuneCountInString(text) > f.max ||
-		strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		strings.ContainsFunc(text, func(r rune) bool { return !rooms.InName(r) }) {
 		return "", false
 	}
 	return text, f.valid(text)

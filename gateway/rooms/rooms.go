@@ -134,20 +134,40 @@ func keyOf(room, lastName string) string { return room + "\x00" + lastName }
 var letters = strings.NewReplacer("\u2018", "'", "\u2019", "'", "\u02bc", "'",
 	"ø", "o", "ł", "l", "đ", "d", "ð", "d", "ß", "ss", "æ", "ae", "œ", "oe", "ı", "i", "ħ", "h", "ŧ", "t")
 
-// Fold returns a name without what does not matter in it: case, accents, the form of apostrophes, and space around and
-// between words. Fold of a folded name is the same.
+// joiners are the characters by which some scripts shape letters, as in Persian and Sinhala names: the zero width
+// non-joiner and joiner. Keyboards put them in, and nobody sees them.
+const joiners = "\u200c\u200d"
+
+// InName reports whether a name can have a character: what is printed, and joiners.
+func InName(r rune) bool { return unicode.IsPrint(r) || strings.ContainsRune(joiners, r) }
+
+// Fold returns a name or a number without what does not matter in it: case, accents, joiners, the script of digits, the
+// form of apostrophes, and space around and between words. Fold of a folded name is the same.
 func Fold(name string) string {
 	if isASCII(name) {
 		return strings.Join(strings.Fields(strings.ToLower(name)), " ")
 	}
 	plain := strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Mn, r) {
+		if unicode.Is(unicode.Mn, r) || strings.ContainsRune(joiners, r) {
 			return -1
 		}
-		return r
+		return westernDigit(r)
 	}, norm.NFKD.String(name))
 	plain = strings.ToLower(cases.Fold().String(norm.NFC.String(plain))) // Fold alone swaps the cases of Cherokee
 	return strings.Join(strings.Fields(letters.Replace(plain)), " ")
+}
+
+// westernDigit returns the digit 0 to 9 for one of another script, such as those of Arabic keyboards, and other
+// characters as they are. In Unicode the ten digits of a script are in a row, from zero on (4.6).
+func westernDigit(r rune) rune {
+	if r < utf8.RuneSelf || !unicode.IsDigit(r) {
+		return r
+	}
+	value := rune(0)
+	for unicode.IsDigit(r - value - 1) {
+		value++
+	}
+	return '0' + value%10
 }
 
 func isASCII(s string) bool {
@@ -213,5 +233,5 @@ func isNumber(s string) bool {
 // ValidName reports whether a text of at most so many characters can be a name.
 func ValidName(s string, most int) bool {
 	return Fold(s) != "" && utf8.ValidString(s) && utf8.RuneCountInString(s) <= most &&
-		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+		!strings.ContainsFunc(s, func(r rune) bool { return !InName(r) })
 }

@@ -137,6 +137,7 @@ func TestFold(t *testing.T) {
 		"O\u2019Brien": "o'brien", "O\u2018Brien": "o'brien", "O\u02bcBrien": "o'brien", "Bjørn": "bjorn", "ØSTBY": "ostby",
 		"Wałęsa": "walesa", "ŁUCZAK": "luczak", "Đorđević": "dordevic", "Großmann": "grossmann", "GROẞMANN": "grossmann",
 		"Kærgård": "kaergard", "Yıldız": "yildiz", "İnönü": "inonu", " van  der\tBerg": "van der berg", "Müller": "muller",
+		"علی\u200cزاده": "علیزاده", "ශ්\u200dරී": Fold("ශ්රී"), "٢٠٤": "204", "۱۲a": "12a", "𝟚𝟘𝟜": "204",
 		"Ｓｍｉｔｈ": "smith", "Σίσυφος": Fold("ΣΙΣΥΦΟΣ"),
 	} {
 		if got := Fold(typed); got != want {

@@ -71,8 +71,9 @@ func TestGuest(t *testing.T) {
 		t.Errorf("anybody sees the room, or is not asked for it:\n%s", page.main())
 	}
 	out := url.Values{"token": {token(t, clientA, "/status")}, "username": {"205"}}
-	if r := request(t, clientA, base+"/logout", out); r.StatusCode != 200 || len(w.table.causes()) != 0 {
-		t.Errorf("log-out with another room: %s", r.Status)
+	if r := request(t, clientA, base+"/logout", out); r.StatusCode != 200 || len(w.table.causes()) != 0 ||
+		!strings.Contains(r.main(), english.OtherRoom) {
+		t.Errorf("log-out with another room: %s\n%s", r.Status, r.main())
 	}
 	out.Set("username", " ２０４")
 	if r := request(t, clientA, base+"/logout", out); r.StatusCode != 303 || len(w.table.causes()) != 1 {

@@ -80,8 +80,11 @@ func (p *Portal) confirmed(w http.ResponseWriter, r *http.Request, s session.Ses
 	p.log.Info("log-out rejected: neither the cookie of the login nor the user's name", "client", s.Key.String(),
 		"session", s.ID)
 	page.Alert = page.T.OtherUser
-	if byCode {
+	switch {
+	case byCode:
 		page.Alert = page.T.WrongCode
+	case byRoom(s):
+		page.Alert = page.T.OtherRoom
 	}
 	p.render(w, http.StatusOK, "logout.html", page)
 	return false

@@ -75,6 +75,10 @@ var states = slices.Concat([]state{
 		online(p)
 		p.Heading, p.Confirm, p.Status.User, p.Alert = p.T.SignOut, true, "", p.T.OtherUser
 	}},
+	{"other-room", "logout.html", func(p *Page) {
+		online(p)
+		p.Heading, p.Confirm, p.ConfirmRoom, p.Status.User, p.Alert = p.T.SignOut, true, true, "", p.T.OtherRoom
+	}},
 	{"unknown", "error.html", func(p *Page) { p.Heading, p.Text = p.T.Unknown, p.T.UnknownText }},
 	{"unavailable", "error.html", func(p *Page) { p.Heading, p.Text = p.T.Unavailable, p.T.UnavailableText }},
 	{"fault", "error.html", func(p *Page) { p.Heading, p.Text = p.T.Unavailable, p.T.FaultText }},
@@ -207,7 +211,7 @@ func (p *Portal) hasState(s state, r *http.Request) bool {
 		"voucher-used-up": real.Voucher, "voucher-revoked": real.Voucher,
 		"status-other-browser-code": real.Voucher, "logout-other-browser-code": real.Voucher,
 		"not-accepted": real.Box, "check-fields": len(real.Fields) > 0, "wrong-room": room, "status-room": room,
-		"status-other-browser-room": room, "logout-other-browser-room": room,
+		"status-other-browser-room": room, "logout-other-browser-room": room, "other-room": room,
 		"used-today": p.cfg.Click.Today != nil, "status-today": p.cfg.Click.Today != nil,
 		"not-signed-in": len(real.Providers) > 0, "stale-sign-in": len(real.Providers) > 0,
 		"to-provider": len(real.Providers) > 0,

@@ -52,7 +52,7 @@ type Texts struct {
 	CheckFields, WrongRoom                string // WrongRoom: the list does not have the room, or another last name
 	TimeToday, DataToday                  string // left of the day
 	UsedToday, Again                      string // Again: before the time at which the day's allowance begins again
-	ConfirmRoomText                       string
+	ConfirmRoomText, OtherRoom            string
 
 	// OpenID providers, with %s for what the button calls one.
 	SignInWith, NotSignedIn string

@@ -105,6 +105,8 @@ func TestBadTemplatesAreRefused(t *testing.T) {
 		"no text":         {"texts.fr.toml", "SignIn = Connexion", "texts.fr.toml:1: "},
 		"wait":            {"texts.fr.toml", "Wait = \"Attendez %s\"", "texts.fr.toml:1: Wait must have one %d"},
 		"plural":          {"texts.pl.toml", "\nDays = { one = \"%s\", other = \"%d\" }", "texts.pl.toml:2: Days must have"},
+		"one of many":     {"texts.ru.toml", "Days = { one = \"день\", other = \"%d дней\" }", `has "день" for 21 too`},
+		"two of many":     {"texts.sl.toml", "Days = { two = \"dva\", other = \"%d dni\" }", `has "dva" for 102 too`},
 		"plural form":     {"texts.pl.toml", "Days = { ones = \"x\" }", `Days.ones; did you mean "one"?`},
 		"units":           {"texts.pl.toml", "Units = \"B\"", "texts.pl.toml:1: Units has 1 units, not 7"},
 		"number as text":  {"texts.pl.toml", "User = 1", "texts.pl.toml:1: User must be a text in quotation marks"},

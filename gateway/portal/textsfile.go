@@ -18,7 +18,7 @@ import (
 )
 
 // Plural is a text with a number, %d, in the forms that a language has for numbers (CLDR's plural rules). Only Other
-// is needed. The forms of one and two may do without the number.
+// is needed. The forms of one and two may do without the number, if the language has them for no other.
 type Plural struct {
 	Zero, One, Two, Few, Many, Other string
 
@@ -33,11 +33,33 @@ func (p Plural) For(n int) string {
 		rest = enough + n%enough
 	}
 	text := map[plural.Form]string{plural.Zero: p.Zero, plural.One: p.One, plural.Two: p.Two, plural.Few: p.Few,
-		plural.Many: p.Many}[plural.Cardinal.MatchPlural(p.tag, rest, 0, 0, 0, 0)]
+		plural.Many: p.Many}[formOf(p.tag, rest)]
 	if text == "" {
 		text = p.Other
 	}
 	return withNumber(text, n)
+}
+
+// formOf returns the form that a language has for a number.
+func formOf(tag language.Tag, n int) plural.Form {
+	return plural.Cardinal.MatchPlural(tag, n, 0, 0, 0, 0)
+}
+
+// unnumbered says what is wrong with forms that do without the number: those of one and two are also for other numbers
+// in some languages, such as 21 in Russian and 102 in Slovenian.
+func (p Plural) unnumbered() string {
+	for _, f := range []struct {
+		text string
+		form plural.Form
+		n    int
+	}{{p.One, plural.One, 1}, {p.Two, plural.Two, 2}} {
+		for n := 1; n <= 200 && f.text != "" && !oneNumber(f.text); n++ {
+			if n != f.n && formOf(p.tag, n) == f.form {
+				return fmt.Sprintf("must have %%d, for the number: the language has %q for %d too", f.text, n)
+			}
+		}
+	}
+	return ""
 }
 
 // withNumber puts a number in the place of %d.
@@ -149,6 +171,9 @@ func (t *Texts) finish() (name, problem string) {
 			if !oneNumber(text) && (i == 0 || text != "") && (i < 3 || strings.Contains(text, "%")) {
 				return c.name, fmt.Sprintf("must have one %%d, for the %s, not %q", c.unit, text)
 			}
+		}
+		if problem := p.unnumbered(); problem != "" {
+			return c.name, problem
 		}
 	}
 	return "", ""

@@ -80,7 +80,7 @@ var meanings = map[string]meaning{
 	"dhcp.boot.vendor_class": {unset: "any", text: "a table `[[dhcp.boot]]` for each class of clients that boot from " +
 		"the network, of which the first is for a client that fits it. This one's begins the client's vendor class " +
 		"(option 60): `\"PXEClient:Arch:00000\"` is BIOS, `\"PXEClient:Arch:00007\"` x86-64 UEFI, `\"HTTPClient\"` UEFI's " +
-		"HTTP boot (RFC 4578)"},
+		"HTTP boot (RFC 4578, numbers by IANA)"},
 	"dhcp.boot.user_class": {unset: "any", text: "a user class of the client (option 77), such as `\"iPXE\"`"},
 	"dhcp.boot.server": {unset: "none", text: "address of the TFTP server (siaddr, option 66). Clients reach it before " +
 		"login if it is in the LAN, or in `garden.prefixes`"},

@@ -11,8 +11,9 @@ import (
 // Boot is what clients of a class load from a server before they have an operating system: PXE and iPXE by TFTP, UEFI
 // and iPXE by HTTP. A client gets the first one that its classes fit.
 type Boot struct {
-	// VendorClass begins the client's vendor class (option 60), such as "PXEClient:Arch:00007" for x86-64 UEFI (RFC 4578,
-	// 2.1); empty: any, also none.
+	// VendorClass begins the client's vendor class (option 60; RFC 4578, 3.1), such as "PXEClient:Arch:00007" for x86-64
+	// UEFI; empty: any, also none. The numbers are those of IANA's processor architecture types: RFC 4578, 2.1, has 7 and
+	// 9 the other way round, and few machines follow it there.
 	VendorClass string
 	// UserClass is a user class of the client (option 77), such as "iPXE"; empty: any, also none.
 	UserClass string
@@ -22,11 +23,12 @@ type Boot struct {
 }
 
 // Codes of the options for booting. A client of UEFI's HTTP boot takes no offer without its vendor class (UEFI 2.10,
-// 24.7.3.1).
+// 24.7.3.1). One of PXE is not told a vendor class: it would look for a menu in option 43.
 var (
 	codeVendorClass = dhcpv4.OptionClassIdentifier.Code()
 	codeBootServer  = dhcpv4.OptionTFTPServerName.Code()
 	codeBootFile    = dhcpv4.OptionBootfileName.Code()
+	codeMachine     = dhcpv4.OptionClientMachineIdentifier.Code()
 )
 
 const (
@@ -89,6 +91,10 @@ func (b *Boot) putOptions(values map[byte][]byte, rq *request) (always []byte) {
 	}
 	if len(b.File) > maxFileField {
 		always = append(always, codeBootFile)
+	}
+	if len(rq.machine) > 0 { // servers send it back (RFC 4578, 2.3)
+		values[codeMachine] = rq.machine
+		always = append(always, codeMachine)
 	}
 	return always
 }

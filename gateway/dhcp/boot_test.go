@@ -25,12 +25,13 @@ var testBoots = []Boot{
 }
 
 // TestBoot: who boots from the network is told the server and file of the first table that its classes fit, and nobody
-// else is told one.
+// else is told one. They get their machine's identifier back, and others do not.
 func TestBoot(t *testing.T) {
 	cfg := testConfig("")
 	cfg.Boot = testBoots
 	const bios, uefi, httpBoot = "PXEClient:Arch:00000:UNDI:002001", "PXEClient:Arch:00007:UNDI:003016",
 		"HTTPClient:Arch:00016:UNDI:003001"
+	machine := append([]byte{0}, "0123456789abcdef"...) // a UUID, of type 0
 	for _, tt := range []struct {
 		name          string
 		rq            request
@@ -57,22 +58,32 @@ func TestBoot(t *testing.T) {
 			if tt.option == testBoots[0].File {
 				tt.rq.optionCodes = []byte{1, 3} // it does not fit the field, and is sent unasked
 			}
-			frame := reply{kind: tt.kind}.frame(&tt.rq, cfg, fixedOptions(cfg), MAC{2})
-			d, err := parseFrame(frame)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := dhcpv4.FromBytes(d.payload)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tt.rq.machine = machine
+			m := replyTo(t, tt.rq, tt.kind, cfg)
 			if got := m.ServerIPAddr.String(); got != tt.server || m.BootFileName != tt.field ||
 				string(m.Options.Get(dhcpv4.OptionBootfileName)) != tt.option || m.ClassIdentifier() != tt.vendor {
 				t.Errorf("server %s, file %q, option %q, class %q", got, m.BootFileName,
 					m.Options.Get(dhcpv4.OptionBootfileName), m.ClassIdentifier())
 			}
+			if id := m.Options.Get(dhcpv4.OptionClientMachineIdentifier); bytes.Equal(id, machine) != (tt.option != "") {
+				t.Errorf("machine identifier %x", id)
+			}
 		})
 	}
+}
+
+// replyTo is the reply of a kind to a request, as a client reads it.
+func replyTo(t *testing.T, rq request, kind dhcpv4.MessageType, cfg Config) *dhcpv4.DHCPv4 {
+	t.Helper()
+	d, err := parseFrame(reply{kind: kind}.frame(&rq, cfg, fixedOptions(cfg), MAC{2}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := dhcpv4.FromBytes(d.payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 func TestUserClasses(t *testing.T) {

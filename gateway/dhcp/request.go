@@ -48,6 +48,7 @@ type request struct {
 	agent       []byte     // option 82, which a switch may add (RFC 3046)
 	vendorClass string     // option 60
 	userClasses []string   // option 77
+	machine     []byte     // option 97, which tells machines apart that boot from the network (RFC 4578, 2.3)
 	replyBytes  int        // for the reply's DHCP message
 }
 
@@ -69,6 +70,7 @@ func parseRequest(d datagram) (*request, error) {
 		agent:       m.joinedOption(dhcpv4.OptionRelayAgentInformation),
 		vendorClass: string(m.joinedOption(dhcpv4.OptionClassIdentifier)),
 		userClasses: userClasses(m.joinedOption(dhcpv4.OptionUserClassInformation)),
+		machine:     m.joinedOption(dhcpv4.OptionClientMachineIdentifier),
 		replyBytes:  m.maxReply(),
 	}
 	length := int(rq.hardware.length)

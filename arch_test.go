@@ -129,6 +129,8 @@ var allowedImports = map[string][]string{
 	"gateway/delegation": {"gateway/statefile", "gateway/timeline"}, // prefixes of the provider
 
 	"gateway/datapath/datapathtest": {"gateway/datapath"},
+	// a table of sessions for tests
+	"gateway/allowance/allowancetest": {"gateway/allowance", "gateway/session"},
 
 	"lab/result":  {"lab/scratch", "textfile"},
 	"lab/scratch": {}, // folders that end with their process
@@ -242,6 +244,8 @@ var testImports = map[string][]string{
 	"gateway/datapath/*":          {"gateway/datapath/datapathtest", "gateway/flowlog", "gateway/keeper"},
 	"gateway/datapath/compared/*": {"gateway/datapath/datapathtest"},
 	"gateway/access":              {"gateway/users"},
+	"gateway/daily":               {"gateway/allowance/allowancetest"},
+	"gateway/voucher":             {"gateway/allowance/allowancetest"},
 	"gateway/admin":               {"gateway/datapath"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws

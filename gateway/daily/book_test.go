@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/allowance"
+	"github.com/gateweigh/gateweigh/gateway/allowance/allowancetest"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -26,19 +27,15 @@ type scene struct {
 	*Book
 	wall, line time.Time
 	inRoom     bool // clients are of room 204
-
-	mu    sync.Mutex
-	table map[netip.Addr]session.Session // guarded by mu
-	ends  []session.Event                // guarded by mu: that are not accounted
+	table      allowancetest.Table
 }
-
-var _ allowance.Table = (*scene)(nil)
 
 func newScene(t *testing.T, device, room Amount) *scene {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s := &scene{t: t, path: filepath.Join(t.TempDir(), FileName),
 		terms: Terms{Clock{4 * time.Hour, time.UTC}, device, room},
-		wall:  start, line: start, table: map[netip.Addr]session.Session{}}
+		wall:  start, line: start}
+	s.table.Ended = func(one session.Session) { s.SessionEnded(one) }
 	s.open()
 	return s
 }
@@ -52,7 +49,7 @@ func (s *scene) open() {
 			func() time.Time { return s.line }, func() error { return nil }})
 	}
 	if err == nil {
-		err = s.Serve(s, func(one session.Session) (device, room Holder) {
+		err = s.Serve(&s.table, func(one session.Session) (device, room Holder) {
 			if s.inRoom {
 				return DeviceOf(one.MAC), RoomOf("204")
 			}
@@ -75,58 +72,8 @@ func (s *scene) kill() {
 // pass lets time pass, and has the book look at it.
 func (s *scene) pass(d time.Duration) {
 	s.wall, s.line = s.wall.Add(d), s.line.Add(d)
-	s.mu.Lock()
-	for addr, one := range s.table {
-		one.Began = one.Began.Add(-d)
-		s.table[addr] = one
-	}
-	s.mu.Unlock()
+	s.table.Age(d)
 	s.look(true)
-}
-
-func (s *scene) Get(addr netip.Addr) (session.Session, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one, found := s.table[addr]
-	return one, found
-}
-
-func (s *scene) Each(visit func(session.Session) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, one := range s.table {
-		if !visit(one) {
-			return
-		}
-	}
-}
-
-func (s *scene) Alter(addr netip.Addr, id string, edit func(*session.Limits)) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one, found := s.table[addr]
-	if !found || one.ID != id {
-		return session.ErrNoSession
-	}
-	edit(&one.Limits)
-	s.table[addr] = one
-	return nil
-}
-
-func (s *scene) Kick(addr netip.Addr, id string, _ session.Cause) error {
-	one, found := s.Get(addr)
-	if !found || one.ID != id {
-		return session.ErrNoSession
-	}
-	s.end(addr, true)
-	return nil
-}
-
-func (s *scene) Ends(visit func(session.Event)) error {
-	for _, e := range s.ends {
-		visit(e)
-	}
-	return nil
 }
 
 func client(n byte) session.Key {
@@ -140,10 +87,7 @@ func (s *scene) begin(n byte, room string, own session.Limits) error {
 	if err := s.Begin(&login, key, DeviceOf(key.MAC), roomOf(room)); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.table[key.Addr] = session.Session{Key: key, State: session.Authenticated, Login: login, ID: login.SessionID,
-		Began: time.Now()}
-	s.mu.Unlock()
+	s.table.Begin(key, login)
 	return s.Began(login)
 }
 
@@ -155,24 +99,23 @@ func roomOf(room string) Holder {
 }
 
 // end ends a client's session; told says whether the book hears of it.
-func (s *scene) end(addr netip.Addr, told bool) {
-	s.mu.Lock()
-	one := s.table[addr]
-	delete(s.table, addr)
-	s.ends = append(s.ends, session.Event{Kind: session.Ended, Session: one, At: one.Began.Add(time.Since(one.Began))})
-	s.mu.Unlock()
+func (s *scene) end(n byte, told bool) {
+	one, found := s.table.End(client(n).Addr, session.UserRequest)
+	if !found {
+		s.t.Errorf("client %d has no session to end", n)
+	}
 	if told {
 		s.SessionEnded(one)
 	}
 }
 
 // use has a client use bytes.
-func (s *scene) use(n byte, bytes uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one := s.table[client(n).Addr]
-	one.DownBytes += bytes
-	s.table[one.Addr] = one
+func (s *scene) use(n byte, bytes uint64) { s.table.Use(client(n).Addr, bytes) }
+
+// limits are those of client n's session.
+func (s *scene) limits(n byte) session.Limits {
+	one, _ := s.table.Get(client(n).Addr)
+	return one.Limits
 }
 
 // has reports what is left to client n and a room, and fails unless it is so much, to the second.
@@ -202,22 +145,22 @@ func TestDayIsUsedOverSessions(t *testing.T) {
 	s.has("in a session", 1, "", 90*time.Minute, 600)
 	s.kill()
 	s.has("after a kill", 1, "", 90*time.Minute, 600)
-	s.end(client(1).Addr, false)
+	s.end(1, false)
 	s.kill() // the end is known from the accounting alone
 	s.has("after an end nobody saw", 1, "", 90*time.Minute, 600)
-	s.ends = nil
+	s.table.Account()
 	s.pass(time.Hour)
 	s.must(s.begin(1, "", session.Limits{}))
-	if l := s.table[client(1).Addr].Limits; (l.SessionTimeout-90*time.Minute).Abs() > time.Minute || l.TotalBytes != 600 {
+	if l := s.limits(1); (l.SessionTimeout-90*time.Minute).Abs() > time.Minute || l.TotalBytes != 600 {
 		t.Errorf("the second session has %+v", l)
 	}
 	s.pass(89 * time.Minute)
-	s.end(client(1).Addr, true)
+	s.end(1, true)
 	s.must(s.settle())
 	s.has("at last", 1, "", time.Minute, 600)
 	s.must(s.begin(1, "", session.Limits{}))
 	s.pass(2 * time.Minute)
-	if _, there := s.table[client(1).Addr]; there {
+	if _, there := s.table.Get(client(1).Addr); there {
 		t.Error("the session goes on after the day's time")
 	}
 	if err := s.begin(1, "", session.Limits{}); !errors.Is(err, ErrUsedUp) {
@@ -238,13 +181,13 @@ func TestDayBeginsInASession(t *testing.T) {
 	s.use(1, 900)
 	s.pass(59 * time.Minute)
 	s.has("when the day begins", 1, "", 2*time.Hour, 1000)
-	if l := s.table[client(1).Addr].Limits; l.TotalBytes != 1900 {
+	if l := s.limits(1); l.TotalBytes != 1900 {
 		t.Errorf("the session has %+v", l)
 	}
 	s.use(1, 50)
 	s.pass(30 * time.Minute)
 	s.has("later", 1, "", 90*time.Minute, 950)
-	s.end(client(1).Addr, true)
+	s.end(1, true)
 	s.must(s.settle())
 	s.has("after its end", 1, "", 90*time.Minute, 950)
 }
@@ -254,7 +197,7 @@ func TestOwnLimitsHold(t *testing.T) {
 	s := newScene(t, Amount{2 * time.Hour, 1000}, Amount{})
 	s.must(s.begin(1, "", session.Limits{SessionTimeout: 30 * time.Minute, TotalBytes: 100}))
 	s.pass(10 * time.Minute)
-	if l := s.table[client(1).Addr].Limits; l.SessionTimeout > 31*time.Minute || l.TotalBytes != 100 {
+	if l := s.limits(1); l.SessionTimeout > 31*time.Minute || l.TotalBytes != 100 {
 		t.Errorf("the session has %+v", l)
 	}
 }
@@ -272,8 +215,8 @@ func TestRoomsShare(t *testing.T) {
 	s.use(2, 300)
 	s.has("after some bytes", 3, "204", time.Hour, 400)
 	s.pass(29*time.Minute + 30*time.Second) // a minute is left
-	s.end(client(1).Addr, true)
-	s.end(client(2).Addr, true)
+	s.end(1, true)
+	s.end(2, true)
 	s.must(s.settle())
 	var both sync.WaitGroup
 	for n := range byte(2) {
@@ -281,15 +224,15 @@ func TestRoomsShare(t *testing.T) {
 	}
 	both.Wait()
 	for n := range byte(2) {
-		if l := s.table[client(3+n).Addr].Limits; l.SessionTimeout > 31*time.Second || l.TotalBytes > 400 {
+		if l := s.limits(3 + n); l.SessionTimeout > 31*time.Second || l.TotalBytes > 400 {
 			t.Errorf("in the last minute client %d has %+v", 3+n, l)
 		}
 	}
 	s.use(3, 399)
 	s.use(4, 399)
 	s.look(false)
-	if len(s.table) != 0 {
-		t.Errorf("%d sessions go on after the room's bytes", len(s.table))
+	if n := s.table.Number(); n != 0 {
+		t.Errorf("%d sessions go on after the room's bytes", n)
 	}
 	if err := s.begin(5, "204", session.Limits{}); !errors.Is(err, ErrUsedUp) {
 		t.Errorf("a further device of the room: %v", err)
@@ -352,7 +295,7 @@ func TestClockIsSet(t *testing.T) {
 	s.wall = s.wall.AddDate(-3, 0, 0)
 	s.pass(30 * time.Minute)
 	s.has("and back", 1, "", 90*time.Minute, 0)
-	s.end(client(1).Addr, true)
+	s.end(1, true)
 	s.must(s.settle())
 	s.pass(24 * time.Hour)
 	s.has("a day later", 1, "", 2*time.Hour, 0)
@@ -382,7 +325,7 @@ func TestTidy(t *testing.T) {
 	}
 	s.pass(time.Minute)
 	for n := range byte(3) {
-		s.end(client(n).Addr, true)
+		s.end(n, true)
 	}
 	s.must(s.settle())
 	count := func() (n int) {

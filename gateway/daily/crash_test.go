@@ -3,23 +3,15 @@
 package daily
 
 import (
-	"bufio"
 	"fmt"
 	"log/slog"
-	"net/netip"
-	"os"
-	"os/exec"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/allowance/allowancetest"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
-
-// inChild is the variable of the environment that makes a test use the book in the folder that it names.
-const inChild = "GATEWEIGH_TEST_DAY"
 
 // perSession is how many bytes each session of the test uses.
 const perSession = 10
@@ -29,18 +21,19 @@ var killTerms = Terms{Clock: Clock{0, time.UTC}, Device: Amount{Bytes: 1 << 40},
 // TestKill: of sessions that end while the process is killed, each whose end was accounted is counted, once, for its
 // device and its room; no session stays open.
 func TestKill(t *testing.T) {
-	if folder := os.Getenv(inChild); folder != "" {
+	if folder := allowancetest.Folder(); folder != "" {
 		useDay(t, folder)
 		return
 	}
 	folder := t.TempDir()
-	accounted := map[byte]uint64{}
+	accounted := map[string]uint64{} // by device
 	for round, after := range []int{1, 40, 200} {
-		killed(t, folder, after, accounted)
+		for _, done := range allowancetest.Killed(t, folder, after) {
+			accounted[done] += perSession
+		}
 		book, err := Open(folder, "", killTerms, slog.New(slog.DiscardHandler))
 		if err == nil {
-			err = book.Serve(&scene{t: t, table: map[netip.Addr]session.Session{}},
-				func(session.Session) (device, room Holder) { return "", "" })
+			err = book.Serve(&allowancetest.Table{}, func(session.Session) (device, room Holder) { return "", "" })
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -53,11 +46,13 @@ func TestKill(t *testing.T) {
 			}
 			sum += r.Bytes
 			// One more may have been written and not answered.
-			if most := accounted[n] + perSession; r.Bytes < accounted[n] || r.Bytes > most || len(r.Uses) > 0 {
-				t.Errorf("killed after %d: device %d has used %d bytes of %d accounted, open are %+v", after, n, r.Bytes,
-					accounted[n], r.Uses)
+			device := fmt.Sprint(n)
+			least := accounted[device]
+			if r.Bytes < least || r.Bytes > least+perSession || len(r.Uses) > 0 {
+				t.Errorf("killed after %d: device %s has used %d bytes of %d accounted, open are %+v", after, device, r.Bytes,
+					least, r.Uses)
 			}
-			accounted[n] = r.Bytes
+			accounted[device] = r.Bytes
 		}
 		// An end that nobody answered may be in the room's record alone, one of each device. A gateway has it in the ends
 		// that are not accounted, and counts it when it starts.
@@ -75,44 +70,13 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killed has another process use the book, kills it after some ends, and adds to accounted what it answered.
-func killed(t *testing.T, folder string, after int, accounted map[byte]uint64) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestKill$")
-	cmd.Env = append(os.Environ(), inChild+"="+folder)
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := 0
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		text, ok := strings.CutPrefix(lines.Text(), "ended ")
-		n, err := strconv.Atoi(text)
-		if !ok || err != nil {
-			continue
-		}
-		accounted[byte(n)] += perSession
-		if seen++; seen == after {
-			_ = cmd.Process.Kill()
-		}
-	}
-	_ = cmd.Wait()
-	if seen < after {
-		t.Fatalf("only %d sessions ended", seen)
-	}
-}
-
-// useDay begins and ends sessions of several devices of a room at once, and prints the device of each that was
+// useDay begins and ends sessions of several devices of a room at once, and tells the device of each that was
 // accounted.
 func useDay(t *testing.T, folder string) {
 	book, err := Open(folder, "", killTerms, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex
 	var devices sync.WaitGroup
 	for n := range byte(8) {
 		devices.Go(func() {
@@ -130,9 +94,7 @@ func useDay(t *testing.T, folder string) {
 					t.Error(err)
 					return
 				}
-				mu.Lock()
-				fmt.Println("ended", n)
-				mu.Unlock()
+				allowancetest.Done(n)
 			}
 		})
 	}

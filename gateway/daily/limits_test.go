@@ -14,19 +14,18 @@ func TestLimitsAreLifted(t *testing.T) {
 	s := newScene(t, Amount{2 * time.Hour, 1000}, Amount{})
 	s.must(s.begin(1, "204", session.Limits{}))
 	s.must(s.begin(2, "204", session.Limits{SessionTimeout: 3 * time.Hour, TotalBytes: 5000}))
-	limits := func(n byte) session.Limits { return s.table[client(n).Addr].Limits }
-	if l := limits(2); l.SessionTimeout != 2*time.Hour || l.TotalBytes != 1000 {
+	if l := s.limits(2); l.SessionTimeout != 2*time.Hour || l.TotalBytes != 1000 {
 		t.Fatalf("the day leaves %+v", l)
 	}
 	s.inRoom, s.terms.Device, s.terms.Room = true, Amount{}, Amount{Bytes: 1_000_000}
 	s.kill()
-	if one, two := limits(1), limits(2); one.SessionTimeout != 0 || one.TotalBytes != 1_000_000 ||
+	if one, two := s.limits(1), s.limits(2); one.SessionTimeout != 0 || one.TotalBytes != 1_000_000 ||
 		(two.SessionTimeout-3*time.Hour).Abs() > time.Second || two.TotalBytes != 5000 {
 		t.Errorf("with a day of the room alone: %+v, %+v", one, two)
 	}
 	s.terms.Room = Amount{}
 	s.kill()
-	if one, two := limits(1), limits(2); one != (session.Limits{}) ||
+	if one, two := s.limits(1), s.limits(2); one != (session.Limits{}) ||
 		(two.SessionTimeout-3*time.Hour).Abs() > time.Second || two.TotalBytes != 5000 {
 		t.Errorf("without a day: %+v, %+v", one, two)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/allowance/allowancetest"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -21,17 +22,13 @@ type scene struct {
 	path string
 	*Book
 	wall, line time.Time // of the clocks
-
-	mu       sync.Mutex
-	sessions map[netip.Addr]session.Session
-	causes   map[string]session.Cause // of sessions that ended
-	ends     []session.Event          // that are not accounted
+	table      allowancetest.Table
 }
 
 func newScene(t *testing.T) *scene {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	s := &scene{t: t, path: filepath.Join(t.TempDir(), FileName), wall: start, line: start,
-		sessions: map[netip.Addr]session.Session{}, causes: map[string]session.Cause{}}
+	s := &scene{t: t, path: filepath.Join(t.TempDir(), FileName), wall: start, line: start}
+	s.table.Ended = func(one session.Session) { s.SessionEnded(one) }
 	s.open()
 	return s
 }
@@ -46,7 +43,7 @@ func (s *scene) open() {
 	s.Book, err = OpenStore(store, slog.New(slog.DiscardHandler), clock{func() time.Time { return s.wall },
 		func() time.Time { return s.line }, func() error { return nil }})
 	if err == nil {
-		err = s.Serve("", s)
+		err = s.Serve("", &s.table)
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -64,75 +61,7 @@ func (s *scene) restart() {
 // pass lets time pass.
 func (s *scene) pass(d time.Duration) {
 	s.wall, s.line = s.wall.Add(d), s.line.Add(d)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for addr, one := range s.sessions {
-		one.Began = one.Began.Add(-d)
-		s.sessions[addr] = one
-	}
-}
-
-// Get implements Table.
-func (s *scene) Get(addr netip.Addr) (session.Session, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one, found := s.sessions[addr]
-	return one, found
-}
-
-// Each implements Table.
-func (s *scene) Each(yield func(session.Session) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, one := range s.sessions {
-		if !yield(one) {
-			return
-		}
-	}
-}
-
-// Alter implements Table.
-func (s *scene) Alter(addr netip.Addr, id string, edit func(*session.Limits)) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one := s.sessions[addr]
-	if one.ID != id {
-		return session.ErrNoSession
-	}
-	edit(&one.Limits)
-	s.sessions[addr] = one
-	return nil
-}
-
-// Kick implements Table.
-func (s *scene) Kick(addr netip.Addr, id string, cause session.Cause) error {
-	one, found := s.end(addr, cause)
-	if !found || one.ID != id {
-		return session.ErrNoSession
-	}
-	s.SessionEnded(one)
-	return nil
-}
-
-// end ends a session without telling the book.
-func (s *scene) end(addr netip.Addr, cause session.Cause) (session.Session, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one, found := s.sessions[addr]
-	if found {
-		delete(s.sessions, addr)
-		s.causes[one.ID] = cause
-		s.ends = append(s.ends, session.Event{Kind: session.Ended, Session: one, At: time.Now()})
-	}
-	return one, found
-}
-
-// Ends implements Table.
-func (s *scene) Ends(visit func(session.Event)) error {
-	for _, e := range s.ends {
-		visit(e)
-	}
-	return nil
+	s.table.Age(d)
 }
 
 // make makes a batch "lobby" and returns its vouchers.
@@ -151,6 +80,12 @@ func device(n int) session.Key {
 		Addr: netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)})}
 }
 
+// of is a device's session; the zero value: it has none.
+func (s *scene) of(n int) session.Session {
+	one, _ := s.table.Get(device(n).Addr)
+	return one
+}
+
 // logIn logs a device in, as a gateway does, and returns its session.
 func (s *scene) logIn(code Code, n int) (session.Session, error) {
 	login, err := s.Login(string(code))
@@ -161,13 +96,9 @@ func (s *scene) logIn(code Code, n int) (session.Session, error) {
 	if err := s.Begin(&login, login.For, ""); err != nil {
 		return session.Session{}, err
 	}
-	s.mu.Lock()
-	s.sessions[login.For.Addr] = session.Session{Key: login.For, State: session.Authenticated, Login: login,
-		ID: login.SessionID, Began: time.Now()}
-	s.mu.Unlock()
+	s.table.Begin(login.For, login)
 	err = s.Began(login)
-	one, _ := s.Get(login.For.Addr)
-	return one, err
+	return s.of(n), err
 }
 
 // mustLogIn is logIn for a login that must succeed.
@@ -183,7 +114,7 @@ func (s *scene) mustLogIn(code Code, n int) session.Session {
 // logOut ends a device's session.
 func (s *scene) logOut(n int) {
 	s.t.Helper()
-	one, found := s.end(device(n).Addr, session.UserRequest)
+	one, found := s.table.End(device(n).Addr, session.UserRequest)
 	if !found {
 		s.t.Fatalf("device %d has no session", n)
 	}
@@ -194,26 +125,20 @@ func (s *scene) logOut(n int) {
 }
 
 // use has a device's session move bytes.
-func (s *scene) use(n int, bytes uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one := s.sessions[device(n).Addr]
-	one.DownBytes += bytes
-	s.sessions[device(n).Addr] = one
-}
+func (s *scene) use(n int, bytes uint64) { s.table.Use(device(n).Addr, bytes) }
 
 // one is a voucher now.
 func (s *scene) one(name string) (v Voucher) {
 	s.t.Helper()
-	if err := s.Each1(name, func(found Voucher) { v = found }); err != nil {
+	if err := s.each(name, func(found Voucher) { v = found }); err != nil {
 		s.t.Fatal(err)
 	}
 	return v
 }
 
-// Each1 is the book's Each, which the scene's own as Table hides.
-func (s *scene) Each1(name string, visit func(Voucher)) error {
-	return s.Book.Each(name, func(v Voucher) bool { visit(v); return true })
+// each visits all vouchers that a name names.
+func (s *scene) each(name string, visit func(Voucher)) error {
+	return s.Each(name, func(v Voucher) bool { visit(v); return true })
 }
 
 // refusal is the reason with which a login is refused.
@@ -274,8 +199,8 @@ func TestSameDevice(t *testing.T) {
 	moved := device(1)
 	moved.Addr = netip.MustParseAddr("10.1.7.7")
 	login.SessionID = "moved"
-	if err := s.Begin(&login, moved, ""); err != nil || s.causes[first.ID] != session.UserRequest {
-		t.Errorf("the same device with another address: %v; its former session ended by %q", err, s.causes[first.ID])
+	if err := s.Begin(&login, moved, ""); err != nil || s.table.Causes()[first.ID] != session.UserRequest {
+		t.Errorf("the same device with another address: %v; its former session ended by %q", err, s.table.Causes()[first.ID])
 	}
 	if v := s.one("lobby-1"); v.Sessions != 1 {
 		t.Errorf("%d sessions", v.Sessions)

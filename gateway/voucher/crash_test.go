@@ -3,28 +3,22 @@
 package voucher
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/allowance/allowancetest"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
-
-// inChild is the variable of the environment that makes a test redeem the vouchers of the folder that it names.
-const inChild = "GATEWEIGH_TEST_REDEEM"
 
 // TestKill: of vouchers that are redeemed while the process is killed, each that was answered is redeemed, with its one
 // session, and admits no second device; the others are as new.
 func TestKill(t *testing.T) {
-	if folder := os.Getenv(inChild); folder != "" {
+	if folder := allowancetest.Folder(); folder != "" {
 		redeem(t, folder)
 		return
 	}
@@ -39,7 +33,7 @@ func TestKill(t *testing.T) {
 	}
 	answered := map[string]bool{}
 	for _, after := range []int{1, 17, 60} {
-		for _, name := range killed(t, folder, after) {
+		for _, name := range allowancetest.Killed(t, folder, after) {
 			answered[name] = true
 		}
 		if book, err = Open(folder, slog.New(slog.DiscardHandler)); err != nil {
@@ -71,36 +65,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killed has another process redeem vouchers, kills it after some answers, and returns the names of all that were
-// answered.
-func killed(t *testing.T, folder string, after int) (names []string) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestKill$")
-	cmd.Env = append(os.Environ(), inChild+"="+folder)
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if name, ok := strings.CutPrefix(lines.Text(), "redeemed "); ok {
-			names = append(names, name)
-		}
-		if len(names) == after {
-			_ = cmd.Process.Kill()
-		}
-	}
-	_ = cmd.Wait()
-	if len(names) < after {
-		t.Fatalf("only %d vouchers were redeemed", len(names))
-	}
-	return names
-}
-
-// redeem redeems new vouchers by several devices at once, and prints the name of each.
+// redeem redeems new vouchers by several devices at once, and tells the name of each.
 func redeem(t *testing.T, folder string) {
 	book, err := Open(folder, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -111,7 +76,6 @@ func redeem(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	all = slices.DeleteFunc(all, func(v Voucher) bool { return v.State != New })
-	var mu sync.Mutex
 	var devices sync.WaitGroup
 	for d := range 8 {
 		devices.Go(func() {
@@ -121,9 +85,7 @@ func redeem(t *testing.T, folder string) {
 				if err = errors.Join(err, book.Begin(&login, device(i), "")); err != nil {
 					t.Error(err)
 				}
-				mu.Lock()
-				fmt.Println("redeemed", all[i].Name)
-				mu.Unlock()
+				allowancetest.Done(all[i].Name)
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func TestDevicesShare(t *testing.T) {
 	s.pass(20 * time.Minute)
 	second := s.mustLogIn(code, 2)
 	left := func(n int) time.Duration {
-		one, _ := s.Get(device(n).Addr)
+		one := s.of(n)
 		return one.Limits.SessionTimeout - time.Since(one.Began)
 	}
 	if !near(left(1), 20*time.Minute) || !near(left(2), 20*time.Minute) {
@@ -65,13 +65,13 @@ func TestDevicesShare(t *testing.T) {
 	third := s.mustLogIn(code, 3)
 	s.use(2, gigabyte/2)
 	s.look(false)
-	if one, _ := s.Get(device(3).Addr); one.Limits.TotalBytes != gigabyte/2 {
+	if one := s.of(3); one.Limits.TotalBytes != gigabyte/2 {
 		t.Errorf("of half a gigabyte the third device may use %d bytes", one.Limits.TotalBytes)
 	}
 	s.use(3, gigabyte/2)
 	s.look(false)
-	if s.causes[second.ID] != session.Quota || s.causes[third.ID] != session.Quota {
-		t.Errorf("sessions ended by %v, want two by their quota", s.causes)
+	if s.table.Causes()[second.ID] != session.Quota || s.table.Causes()[third.ID] != session.Quota {
+		t.Errorf("sessions ended by %v, want two by their quota", s.table.Causes())
 	}
 	if v := s.one("lobby-1"); v.State != UsedUp || v.Sessions != 0 {
 		t.Errorf("afterwards: %+v", v)
@@ -111,7 +111,7 @@ func TestWallClock(t *testing.T) {
 	}
 	length := s.make(1, Terms{ForSeconds: 2 * 3600})[0].Code
 	left := func(n int) time.Duration {
-		one, _ := s.Get(device(n).Addr)
+		one := s.of(n)
 		return one.Limits.SessionTimeout - time.Since(one.Began)
 	}
 	s.wall = s.wall.Add(time.Hour) // it is set, and is wrong
@@ -138,8 +138,8 @@ func TestWallClock(t *testing.T) {
 	}
 	s.wall = s.wall.Add(2 * time.Hour)
 	s.look(true)
-	if len(s.causes) < 2 {
-		t.Errorf("with the date over, these sessions have ended: %v", s.causes)
+	if len(s.table.Causes()) < 2 {
+		t.Errorf("with the date over, these sessions have ended: %v", s.table.Causes())
 	}
 }
 
@@ -156,18 +156,16 @@ func TestRevoke(t *testing.T) {
 	if err := s.Begin(&beginning, device(3), ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Revoke(t.Context(), "lobby-3000"); err != nil || s.causes[second.ID] != session.AdminReset {
-		t.Errorf("one voucher: %v, its session ended by %q", err, s.causes[second.ID])
+	if _, err := s.Revoke(t.Context(), "lobby-3000"); err != nil || s.table.Causes()[second.ID] != session.AdminReset {
+		t.Errorf("one voucher: %v, its session ended by %q", err, s.table.Causes()[second.ID])
 	}
 	if done, err := s.Revoke(t.Context(), "lobby"); done.Vouchers != 2999 || err != nil ||
-		s.causes[first.ID] != session.AdminReset {
-		t.Errorf("%+v, %v, a session ended by %q", done, err, s.causes[first.ID])
+		s.table.Causes()[first.ID] != session.AdminReset {
+		t.Errorf("%+v, %v, a session ended by %q", done, err, s.table.Causes()[first.ID])
 	}
-	s.mu.Lock()
-	s.sessions[device(3).Addr] = session.Session{Key: device(3), ID: "beginning", Began: time.Now()}
-	s.mu.Unlock()
-	if err := s.Began(beginning); err == nil || s.causes["beginning"] != session.AdminReset {
-		t.Errorf("a session that began meanwhile: %v, ended by %q", err, s.causes["beginning"])
+	s.table.Begin(device(3), beginning)
+	if err := s.Began(beginning); err == nil || s.table.Causes()["beginning"] != session.AdminReset {
+		t.Errorf("a session that began meanwhile: %v, ended by %q", err, s.table.Causes()["beginning"])
 	}
 	if why := s.refusal(made[7].Code); why != session.Revoked {
 		t.Errorf("a login is refused by %q", why)
@@ -186,19 +184,21 @@ func TestRestart(t *testing.T) {
 		s.mustLogIn(code, n+1)
 		s.use(n+1, gigabyte/10)
 	}
-	noted, _ := s.end(device(1).Addr, session.UserRequest) // the book has not written it yet
+	noted, _ := s.table.End(device(1).Addr, session.UserRequest) // the book has not written it yet
 	s.SessionEnded(noted)
-	s.end(device(2).Addr, session.UserRequest) // the book was not told
-	delete(s.sessions, device(3).Addr)         // the table was lost
+	s.table.End(device(2).Addr, session.UserRequest) // the book was not told
+	s.table.Lose(device(3).Addr)                     // the table was lost
 	s.restart()
 	if v := s.one("lobby-1"); v.Sessions != 1 || v.UsedBytes != 3*gigabyte/10 {
 		t.Errorf("after a restart: %+v", v)
 	}
 	for range 2 {
-		for _, e := range s.ends { // the table accounts them, perhaps twice
+		if err := s.table.Ends(func(e session.Event) { // the table accounts them, perhaps twice
 			if err := s.EndAccounted(e); err != nil {
 				t.Error(err)
 			}
+		}); err != nil {
+			t.Error(err)
 		}
 		s.restart()
 	}
@@ -206,12 +206,13 @@ func TestRestart(t *testing.T) {
 		t.Errorf("after three restarts: %+v", v)
 	}
 	s.Leave("") // no daemon runs
-	if done, err := s.Revoke(t.Context(), "lobby-1"); err != nil || done != (Revocation{1, 0, 1}) || len(s.sessions) != 1 {
-		t.Errorf("without a daemon a voucher is revoked: %+v, %v; sessions: %v", done, err, s.sessions)
+	if done, err := s.Revoke(t.Context(), "lobby-1"); err != nil || done != (Revocation{1, 0, 1}) ||
+		s.table.Number() != 1 {
+		t.Errorf("without a daemon a voucher is revoked: %+v, %v; sessions: %d", done, err, s.table.Number())
 	}
 	s.restart()
-	if v := s.one("lobby-1"); len(s.sessions) > 0 || v.Sessions > 0 || v.UsedBytes != 3*gigabyte/10 {
-		t.Errorf("after the next start of a revoked voucher %+v; sessions: %v", v, s.sessions)
+	if v := s.one("lobby-1"); s.table.Number() > 0 || v.Sessions > 0 || v.UsedBytes != 3*gigabyte/10 {
+		t.Errorf("after the next start of a revoked voucher %+v; sessions: %d", v, s.table.Number())
 	}
 }
 
@@ -235,7 +236,7 @@ func TestBatches(t *testing.T) {
 		}
 	}
 	var names []string
-	if err := s.Each1("", func(v Voucher) { names = append(names, v.Name) }); err != nil || len(names) != 6 ||
+	if err := s.each("", func(v Voucher) { names = append(names, v.Name) }); err != nil || len(names) != 6 ||
 		names[1] != "1-2" || names[2] != "lobby-1" || names[4] != "2-1" {
 		t.Errorf("vouchers %v, %v", names, err)
 	}
@@ -245,7 +246,7 @@ func TestBatches(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"lobby-3", "lobby-0", "lobby-01", "nobody", "lobby-1-1"} {
-		if err := s.Each1(name, func(Voucher) {}); err == nil {
+		if err := s.each(name, func(Voucher) {}); err == nil {
 			t.Errorf("%q is a voucher", name)
 		}
 	}

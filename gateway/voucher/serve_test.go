@@ -4,10 +4,10 @@ package voucher
 
 import (
 	"errors"
-	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/allowance/allowancetest"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -23,7 +23,7 @@ func (s *scene) leave(forgotten bool) {
 // comeBack has the network serve its sessions again.
 func (s *scene) comeBack() {
 	s.t.Helper()
-	if err := errors.Join(s.Serve("", s), s.settle()); err != nil {
+	if err := errors.Join(s.Serve("", &s.table), s.settle()); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -50,8 +50,8 @@ func TestNetworkComesBack(t *testing.T) {
 			t.Errorf("forgotten %v: another device is answered by %v", forgotten, err)
 		}
 		if done, err := s.Revoke(t.Context(), "lobby"); done.Sessions != 1 || err != nil ||
-			s.causes[one.ID] != session.AdminReset {
-			t.Errorf("forgotten %v: revoked %+v, %v; ends %v", forgotten, done, err, s.causes)
+			s.table.Causes()[one.ID] != session.AdminReset {
+			t.Errorf("forgotten %v: revoked %+v, %v; ends %v", forgotten, done, err, s.table.Causes())
 		}
 		if v := s.one("lobby-1"); v.Sessions != 0 || v.UsedBytes != gigabyte/4 {
 			t.Errorf("forgotten %v: afterwards the voucher is %+v", forgotten, v)
@@ -75,18 +75,18 @@ func TestEndsWhenItComesBack(t *testing.T) {
 		"expired": {func(s *scene, _ Code) { s.pass(2 * time.Hour) }, session.SessionTimeout, 1000},
 		"used up": {func(s *scene, _ Code) { s.use(1, gigabyte) }, session.Quota, gigabyte + 1000},
 		"unknown": {func(s *scene, _ Code) {
-			one := s.sessions[device(1).Addr]
+			one := s.of(1)
 			one.User = "voucher:other-1"
-			s.sessions[device(1).Addr] = one
+			s.table.Set(one)
 		}, session.AdminReset, 0},
 		"another device has the place": {func(s *scene, code Code) {
 			key := device(1).Addr
-			one := s.sessions[key]
-			delete(s.sessions, key)
+			one, _ := s.table.Get(key)
+			s.table.Lose(key)
 			s.comeBack()
 			s.mustLogIn(code, 2)
 			s.Leave("")
-			s.sessions[key] = one
+			s.table.Set(one)
 		}, session.AdminReset, 1000},
 	} {
 		for _, forgotten := range []bool{true, false} {
@@ -96,13 +96,13 @@ func TestEndsWhenItComesBack(t *testing.T) {
 			s.use(1, 1000)
 			s.leave(forgotten)
 			c.away(s, code)
-			if cause := s.TakeUp("", s.sessions[device(1).Addr]); cause != c.cause {
+			if cause := s.TakeUp("", s.of(1)); cause != c.cause {
 				t.Errorf("%s, forgotten %v: the session is to end by %q", name, forgotten, cause)
 			}
 			s.comeBack()
 			s.restart()
-			if s.causes[one.ID] != c.cause {
-				t.Errorf("%s, forgotten %v: the session ended by %q, want %q", name, forgotten, s.causes[one.ID], c.cause)
+			if got := s.table.Causes()[one.ID]; got != c.cause {
+				t.Errorf("%s, forgotten %v: the session ended by %q, want %q", name, forgotten, got, c.cause)
 			}
 			if v := s.one("lobby-1"); v.UsedBytes != c.bytes && (forgotten || name != "unknown") {
 				t.Errorf("%s, forgotten %v: the voucher is %+v", name, forgotten, v)
@@ -119,7 +119,7 @@ func TestMovesFromAwayNetwork(t *testing.T) {
 	former := s.mustLogIn(code, 1)
 	s.use(1, 1000)
 	s.leave(false)
-	other := &scene{t: t, sessions: map[netip.Addr]session.Session{}, causes: map[string]session.Cause{}}
+	other := &allowancetest.Table{}
 	if err := s.Serve("other", other); err != nil {
 		t.Fatal(err)
 	}
@@ -131,11 +131,11 @@ func TestMovesFromAwayNetwork(t *testing.T) {
 	if err := s.Begin(&login, device(1), "other"); err != nil {
 		t.Fatalf("a device whose network is away is refused its own place: %v", err)
 	}
-	other.sessions[device(1).Addr] = session.Session{Key: device(1), State: session.Authenticated, Login: login,
-		ID: "moved", Began: time.Now()}
+	other.Begin(device(1), login)
 	s.comeBack()
-	if v := s.one("lobby-1"); s.causes[former.ID] != session.AdminReset || len(other.causes) > 0 || v.Sessions != 1 ||
+	here, there := s.table.Causes(), other.Causes()
+	if v := s.one("lobby-1"); here[former.ID] != session.AdminReset || len(there) > 0 || v.Sessions != 1 ||
 		v.UsedBytes != 1000 {
-		t.Errorf("the former network's sessions ended by %v, the other's by %v: %+v", s.causes, other.causes, v)
+		t.Errorf("the former network's sessions ended by %v, the other's by %v: %+v", here, there, v)
 	}
 }

@@ -88,7 +88,7 @@ func (p program6) run(t *testing.T) (dir string) {
 	p.awaitAddr(t, "link") // ISC dhclient ends where it has only a tentative one
 	dir = t.TempDir()
 	cmd := exec.Command("ip", "netns", "exec", p.name, "unshare", "-m", "-p", "--fork", "--kill-child", "--mount-proc",
-		"sh", "-ec", ownFiles+p.start+`; exec "$@"`)
+		"sh", "-ec", ownFiles+p.start+`; "$@"; exit`) // a program that changes its user outlives a parent's end
 	cmd.Env = append(os.Environ(), "dir="+dir)
 	netnstest.Background(t, cmd)
 	return dir

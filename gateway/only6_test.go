@@ -169,7 +169,7 @@ func doWithoutIPv4(t *testing.T, dir string) {
 	t.Helper()
 	conf := filepath.Join(dir, "dhcpcd.conf")
 	must(t, os.WriteFile(conf, []byte("noipv6\nnoipv4ll\nnohook resolv.conf\noption ipv6_only_preferred\n"), 0o644))
-	script := `for d in /run /var/lib/dhcpcd; do mkdir -p $0$d; mount --bind $0$d $d; done; exec dhcpcd -B -d -f "$@" c0`
+	script := `for d in /run /var/lib/dhcpcd; do mkdir -p $0$d; mount --bind $0$d $d; done; dhcpcd -B -d -f "$@" c0; exit`
 	cmd := exec.Command("ip", "netns", "exec", "client", "unshare", "--mount", "--pid", "--fork", "--kill-child",
 		"--mount-proc", "sh", "-ec", script, dir, conf) // dhcpcd's other processes end with it
 	out, err := cmd.StderrPipe()

@@ -116,7 +116,8 @@ type gateway struct {
 	// next packet.
 	tableOpened chan struct{}
 	claims      newcomerClaims
-	behind      networks // behind clients on lines
+	own         ownAddresses // that devices have without a lease
+	behind      networks     // behind clients on lines
 	switched    forwardingState
 	sessionsCtx context.Context // ends before the table is closed
 }
@@ -142,6 +143,8 @@ func newGateway(cfg *config.Config, d Daemon) *gateway {
 	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), version: d.Version, reload: d.Reload,
 		tableOpened: make(chan struct{})}
 	g.arp.Interface, g.arp.Source, g.arp.AllProtocols = cfg.LAN.Interface, cfg.LAN.Address.Addr(), kindOf(cfg).OwnAddress
+	g.own.asker = arp.Prober{Interface: g.arp.Interface, Source: g.arp.Source, AllProtocols: true}
+	g.own.served = make(chan struct{})
 	return g
 }
 
@@ -295,13 +298,19 @@ func (g *gateway) openDHCP(context.Context) (o opened, err error) {
 	if err := g.takeUp(g.dhcp.Leases()); err != nil {
 		return o, err
 	}
-	return o, g.forgetClaims(g.dhcp.Leases())
+	if err = g.forgetClaims(g.dhcp.Leases()); err == nil {
+		close(g.own.served)
+	}
+	return o, err
 }
 
-// openRenewal keeps the clients whose addresses another program leased, as long as they are there.
+// openRenewal keeps the clients whose addresses this gateway has not leased, as long as they are there.
 func (g *gateway) openRenewal(context.Context) (o opened, err error) {
-	if g.dhcp == nil {
+	switch {
+	case g.dhcp == nil:
 		o.run = g.renew
+	case g.cfg.DHCP.Claims:
+		o.run = g.keepClaims
 	}
 	return o, nil
 }

@@ -29,6 +29,13 @@ const (
 	renewedAtOnce = 256
 )
 
+// Reasons for which a claim is refused.
+const (
+	aServers = "a device uses the address of a server in the configuration: log that server in by gatewayd login " +
+		"ADDRESS --mac MAC"
+	tooMany = "a device uses more addresses than it can have"
+)
+
 // newcomerClaims verifies in the background that newcomers really have the addresses that they use, and logs those that
 // were refused.
 type newcomerClaims struct {
@@ -88,15 +95,14 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	case g.hasAddress(addr): // besides lan.address
 		return
 	case g.serves(addr):
-		g.claims.refuse(g, key,
-			"a device uses the address of a server in the configuration: log that server in by gatewayd login ADDRESS --mac MAC")
+		g.claims.refuse(g, key, aServers)
 		return
 	}
 	switch err := g.table.Claim(key, time.Now().Add(min(claimTime, g.cfg.DHCP.Lease)), maxClaims); {
 	case errors.Is(err, session.ErrTaken):
 	case errors.Is(err, session.ErrClosed) && g.claims.isFinished(): // the daemon ends: see claims.end
 	case errors.Is(err, session.ErrAddresses):
-		g.claims.refuse(g, key, "a device uses more addresses than it can have")
+		g.claims.refuse(g, key, tooMany)
 	case err != nil:
 		g.claims.failed.warn(g.log,
 			"a client that another program leased an address cannot be taken up, and cannot log in: has the disk of state_dir "+
@@ -174,7 +180,7 @@ func (s *countedWarning) warn(log *slog.Logger, text string, args ...any) {
 
 // admitted lengthens the claim of a client that has logged in to a lease.
 func (g *gateway) admitted(s session.Session) {
-	if g.dhcp != nil || s.LeaseEnd.IsZero() || s.PPPoE.Session != 0 {
+	if s.LeaseEnd.IsZero() || s.PPPoE.Session != 0 || g.dhcp != nil && !g.dhcp.HasClaim(dhcp.MAC(s.MAC), s.Addr) {
 		return
 	}
 	if err := g.table.Keep(s.Key, time.Now().Add(g.cfg.DHCP.Lease)); err != nil {
@@ -211,12 +217,15 @@ func (g *gateway) renew(ctx context.Context) error {
 	}
 }
 
-// forgetClaims removes clients without a session whose address this gateway has not leased: claims of before dhcp.mode
-// was changed back, for example.
+// forgetClaims removes clients without a session whose address this gateway has not leased, and that may not be a
+// claim: claims of before dhcp.mode was changed back, for example.
 func (g *gateway) forgetClaims(leased []dhcp.Lease) error {
 	known := map[netip.Addr]bool{}
 	for _, l := range leased {
 		known[l.Addr] = true
+	}
+	for _, addr := range g.restoreClaims(known) {
+		known[addr] = true
 	}
 	return g.forgetStrangers(func(s session.Session) bool { return s.Addr.Is4() && !known[s.Addr] })
 }

@@ -201,8 +201,11 @@ func sharedPins(cfg *config.Config) string {
 func (g *gateway) openPath(context.Context) (o opened, err error) {
 	kind, s := kindOf(g.cfg), setup(g.cfg)
 	s.PortalPorts, s.Log = servicePorts(g.cfg, g.homeListens), g.log
-	if !s.DHCP {
+	switch {
+	case !s.DHCP:
 		s.Newcomer = g.newcomer
+	case g.cfg.DHCP.Claims:
+		s.Newcomer = g.claimant
 	}
 	if g.cfg.Ident.Enabled {
 		s.ForeignPins = ident.Pins(identPins(g.cfg))

@@ -56,6 +56,8 @@ func (g *gateway) served(st *control.Status) {
 	if g.dhcp != nil {
 		d := g.dhcp.Stats()
 		st.Leases, st.Pools, st.DHCP = d.Leased, dhcpPools(d), dhcpCounts(d)
+		maps.Copy(st.DHCP, map[string]uint64{"claim": g.own.made.Load(), "claim-refused": g.own.refused.Load(),
+			"claim-conflict": g.own.conflicts.Load()})
 	}
 	if g.dns != nil {
 		st.DNS = dnsCounts(g.dns.Stats())

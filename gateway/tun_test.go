@@ -84,6 +84,12 @@ func inUserSpace(t *testing.T, keys string) {
 func strangerLogsIn(t *testing.T) {
 	t.Helper()
 	lease(t)
+	logsIn(t)
+}
+
+// logsIn is strangerLogsIn for a client that has its address.
+func logsIn(t *testing.T) {
+	t.Helper()
 	if clientReachesServer() {
 		t.Fatal("a client that is not logged in reaches the server")
 	}

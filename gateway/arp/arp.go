@@ -59,6 +59,7 @@ type question struct {
 	callers    int
 	answered   chan struct{} // closed by the answer
 	answerOnce sync.Once
+	holders    []MAC // of a question to everybody: who answered, without repetition
 }
 
 // Present asks a host, and reports whether it answers for its address with its MAC address. It takes some 2 s for a
@@ -174,6 +175,11 @@ func (p *Prober) open() error {
 	if err != nil {
 		return fmt.Errorf("opening a packet socket: %w (it needs CAP_NET_RAW)", err)
 	}
+	if p.AllProtocols {
+		if err := ignoreOutgoing(conn); err != nil {
+			return errors.Join(fmt.Errorf("setting up a packet socket: %w", err), conn.Close())
+		}
+	}
 	ended := make(chan struct{})
 	p.conn, p.readerEnded, p.ownMAC = conn, ended, MAC(ifi.HardwareAddr)
 	go func() { defer close(ended); p.read(conn) }()
@@ -207,6 +213,9 @@ func (p *Prober) read(conn *packet.Conn) {
 			p.mu.Lock()
 			if q := p.questions[h]; q != nil {
 				q.answerOnce.Do(func() { close(q.answered) })
+			}
+			if q := p.questions[host{addr: h.addr}]; q != nil {
+				q.note(h.mac)
 			}
 			p.mu.Unlock()
 		}

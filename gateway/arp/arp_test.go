@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -68,6 +69,25 @@ func TestProbePresentHosts(t *testing.T) {
 			t.Error("a socket is still read")
 		}
 	}
+}
+
+// TestHolders asks who has an address that one host has, that two have, and that nobody has.
+func TestHolders(t *testing.T) {
+	client := newLAN(t)
+	client.Run(t, netnstest.Up+`ip link add m0 link c0 address 02:00:00:00:00:03 type macvlan mode bridge
+ip addr add 10.1.0.3/24 dev m0; ip link set m0 up; sysctl -qw net.ipv4.conf.all.arp_ignore=1; up m0`)
+	t.Cleanup(func() { client.Try("ip link del m0") })
+	p := &Prober{Interface: "lan0", Source: gateway, AllProtocols: true, pause: 250 * time.Millisecond}
+	var asking sync.WaitGroup
+	for addr, want := range map[netip.Addr]int{hostAt(2, 2).addr: 1, hostAt(3, 2).addr: 2, hostAt(4, 2).addr: 0} {
+		asking.Go(func() {
+			got, err := p.Holders(t.Context(), addr)
+			if len(got) != want || err != nil || want > 0 && !slices.Contains(got, hostAt(2, 2).mac) {
+				t.Errorf("%s is had by %x, %v, want %d", addr, got, err, want)
+			}
+		})
+	}
+	asking.Wait()
 }
 
 // TestProbeFailures: without an interface, when the caller gives up, and when too many hosts are asked.

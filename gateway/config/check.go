@@ -97,8 +97,8 @@ func (k *checker) refuseUnused(reason string, keys ...string) {
 
 func (k *checker) checkDHCP() {
 	if k.DHCP.Mode == External {
-		k.refuseUnused(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.preauth_lease", "dhcp.dns", "dhcp.domain",
-			"dhcp.mtu", "dhcp.ipv6_only", "dhcp.static", "dhcp.options")
+		k.refuseUnused(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.claims", "dhcp.claimable", "dhcp.lease",
+			"dhcp.preauth_lease", "dhcp.dns", "dhcp.domain", "dhcp.mtu", "dhcp.ipv6_only", "dhcp.static", "dhcp.options")
 		if k.rows[bootTable] > 0 {
 			k.reportAt(k.lines[bootTable+"#1"], bootTable, `has no effect: dhcp.mode is "external"`)
 		}
@@ -114,6 +114,7 @@ func (k *checker) checkDHCP() {
 	for i, pool := range k.DHCP.Pools {
 		k.checkPool("dhcp.pools", pool, k.DHCP.Pools[:i])
 	}
+	k.checkClaims()
 	for _, r := range k.DHCP.Static {
 		if problem := k.LAN.Unleasable(r.Addr); problem != "" {
 			k.report(fmt.Sprintf("dhcp.static.%q", r.MAC.String()), "%s %s", r.Addr, problem)

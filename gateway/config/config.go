@@ -180,6 +180,8 @@ type DHCP struct {
 	IPv6Only   time.Duration    // option 108; 0: clients that can do without an IPv4 address get one
 	Options    map[uint8][]byte // further ones, raw
 	Boot       []Boot           // in the file's order
+	Claims     bool             // devices may use addresses that nobody leased
+	Claimable  []Range          // which ones; without Claims: none
 }
 
 // Boot is what clients of a class load that boot from the network. Classes that are empty are any.
@@ -417,6 +419,9 @@ func (c *Config) Addresses() int {
 		if !slices.ContainsFunc(c.DHCP.Pools, func(pool Range) bool { return pool.Contains(r.Addr) }) {
 			n++
 		}
+	}
+	for _, r := range c.claimedBeside() {
+		n += r.Size()
 	}
 	return n
 }

@@ -264,6 +264,7 @@ func (c *Config) complete() {
 		if len(c.DHCP.DNS) == 0 {
 			c.DHCP.DNS = []netip.Addr{ownAddr}
 		}
+		c.completeClaims()
 	}
 	for _, s := range []*RADIUSServer{&c.RADIUS.Primary, &c.RADIUS.Secondary} {
 		if s.Address.IsValid() && !s.AcctAddress.IsValid() {

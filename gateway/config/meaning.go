@@ -73,6 +73,10 @@ var meanings = map[string]meaning{
 	"dhcp.dns":    {unset: "the gateway", text: "resolvers in DHCP replies"},
 	"dhcp.domain": {text: "domain in DHCP replies"},
 	"dhcp.mtu":    {text: "MTU in DHCP replies, bytes"},
+	"dhcp.claims": {text: "`true`: [devices with an address of their own](../gateway.md#devices-with-an-address-of-" +
+		"their-own) may use it although nobody leased it"},
+	"dhcp.claimable": {unset: "those of the LAN outside all pools", text: "first and last of the addresses for which " +
+		"`dhcp.claims` is. They may be in `dhcp.pools`: DHCP leases none that a device has claimed"},
 	"dhcp.ipv6_only": {unset: "they get one", text: "how long clients that can do without an IPv4 address, as phones " +
 		"can, get none (RFC 8925)"},
 	"dhcp.static":  {text: "table of MAC address = IPv4 address, which is reserved for that client"},

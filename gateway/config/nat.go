@@ -137,8 +137,9 @@ func hostPort(v any) (netip.AddrPort, error) {
 	return ap, nil
 }
 
-// Clients returns the addresses that clients can have, in ascending order: those of the pools and reserved ones. If
-// another DHCP server leases addresses, or only RADIUS gives PPPoE clients addresses, these are all of the LAN.
+// Clients returns the addresses that clients can have, in ascending order: those of the pools, reserved ones, and those
+// that can be claimed. If another DHCP server leases addresses, or only RADIUS gives PPPoE clients addresses, these are
+// all of the LAN.
 func (c *Config) Clients() []Range {
 	var all []Range
 	switch {
@@ -154,6 +155,7 @@ func (c *Config) Clients() []Range {
 				all = append(all, Range{r.Addr, r.Addr})
 			}
 		}
+		all = append(all, c.claimedBeside()...)
 	}
 	slices.SortFunc(all, func(a, b Range) int { return a.First.Compare(b.First) })
 	return all

@@ -105,6 +105,8 @@ func (c *Config) serviceSettings() []setting {
 		keyAt("dhcp.dns", &c.DHCP.DNS, list(address)),
 		keyAt("dhcp.domain", &c.DHCP.Domain, hostName),
 		keyAt("dhcp.mtu", &c.DHCP.MTU, strict.Integer(576, 9000)),
+		keyAt("dhcp.claims", &c.DHCP.Claims, strict.Boolean),
+		keyAt("dhcp.claimable", &c.DHCP.Claimable, list(addressRange)),
 		keyAt("dhcp.ipv6_only", &c.DHCP.IPv6Only, duration(5*minute, 30*day)),
 		{key: "dhcp.static", target: &c.DHCP.Static, each: c.DHCP.reserve},
 		{key: "dhcp.options", target: &c.DHCP.Options, each: c.DHCP.addOption},

@@ -89,6 +89,9 @@ var Families = []Family{
 			{"spoofed", "not answered: another MAC address than its frame"},
 			{"exhausted", "not answered: no address is free"},
 			{"too-many", "not answered: the MAC address has as many addresses as it may"},
+			{"claim", "addresses that devices got without a lease ([`dhcp.claims`](gatewayd-keys.md#dhcp))"},
+			{"claim-refused", "addresses that devices used without a lease and did not get: the log has the reason"},
+			{"claim-conflict", "of these: another device has it"},
 		}, leaseCounters)...),
 	family("dhcp6", "What the DHCPv6 server did.", "event",
 		func(s *Status) map[string]uint64 { return s.DHCP6 }, slices.Concat([]LabelValue{

@@ -21,8 +21,8 @@ type Stats struct {
 	ListenerErrors uint64
 	SendErrors     uint64
 
-	Leased, Offered, DeclinedAddresses int // addresses at the moment
-	Pools                              []PoolUse
+	Leased, Offered, DeclinedAddresses, Claimed int // addresses at the moment
+	Pools                                       []PoolUse
 }
 
 // PoolUse is how many addresses of a pool are leased at the moment.
@@ -57,7 +57,7 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Leased, st.Offered = s.table.leases(), s.table.queues[offered].count
-	st.DeclinedAddresses = s.table.queues[declined].count
+	st.DeclinedAddresses, st.Claimed = s.table.queues[declined].count, s.table.queues[claimed].count
 	for i, r := range s.table.cfg.Pools {
 		st.Pools = append(st.Pools, PoolUse{r, s.table.leasedIn[i]})
 	}

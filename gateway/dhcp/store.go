@@ -108,3 +108,32 @@ func (s *store) write(changes []change) error {
 		return nil
 	})
 }
+
+// restore restores an address from its stored record. Records must come in the order of their ends. It returns false
+// for a record that the configuration no longer allows.
+func (t *table) restore(r record, now time.Time) bool {
+	b := t.byAddr[r.addr]
+	if fixed, static := t.cfg.Static[r.client.mac]; b != nil || (static && fixed != r.addr) ||
+		(!static && !t.dynamic(r.addr)) {
+		return false
+	}
+	// The clock may have been wrong when this was written, or may be wrong now: a lease never runs longer than a new one.
+	// Later steps of the clock change nothing, because end has a monotonic reading.
+	end := now.Add(min(r.end.Sub(now), t.cfg.Lease))
+	b = t.bindingOf(r.addr)
+	b.client, b.hostname = r.client, r.hostname
+	switch r.state {
+	case leased:
+		t.byClient[r.client] = b
+		b.acked = end
+		t.move(b, leased, end)
+	case declined:
+		t.move(b, declined, now.Add(min(r.end.Sub(now), declineTime)))
+	default:
+		t.byClient[r.client] = b
+		if b.state == blank {
+			t.move(b, known, end)
+		}
+	}
+	return true
+}

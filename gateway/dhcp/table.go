@@ -16,6 +16,7 @@ const (
 	offered
 	leased
 	declined // in use by another host, as a client found
+	claimed  // a device uses it without a lease (Server.Claim); not in the file
 	states
 )
 
@@ -111,6 +112,9 @@ func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time)
 	b, err := t.choose(known, wish)
 	if err != nil {
 		return nil, err
+	}
+	if b.state == claimed { // by the client, which keeps it if it does not take the offer
+		return b, nil
 	}
 	t.assign(b, c.named(known))
 	b.hostname = hostname
@@ -292,6 +296,8 @@ func (t *table) free(b *binding, now time.Time) {
 	switch {
 	case t.static(b):
 		t.move(b, reserved, now)
+	case b.state == claimed:
+		t.vacate(b)
 	case b.state == leased:
 		t.move(b, known, now)
 	default:
@@ -370,6 +376,8 @@ func (t *table) may(c client, addr netip.Addr) bool {
 	switch {
 	case !t.dynamic(addr):
 		return false
+	case b != nil && b.state == claimed:
+		return b.client.mac == c.mac
 	case b == nil:
 		return true
 	case b.client == c:
@@ -413,33 +421,4 @@ func (t *table) poolOf(addr netip.Addr) int {
 func (t *table) static(b *binding) bool {
 	_, static := t.statics[b.addr]
 	return static
-}
-
-// restore restores an address from its stored record. Records must come in the order of their ends. It returns false
-// for a record that the configuration no longer allows.
-func (t *table) restore(r record, now time.Time) bool {
-	b := t.byAddr[r.addr]
-	if fixed, static := t.cfg.Static[r.client.mac]; b != nil || (static && fixed != r.addr) ||
-		(!static && !t.dynamic(r.addr)) {
-		return false
-	}
-	// The clock may have been wrong when this was written, or may be wrong now: a lease never runs longer than a new one.
-	// Later steps of the clock change nothing, because end has a monotonic reading.
-	end := now.Add(min(r.end.Sub(now), t.cfg.Lease))
-	b = t.bindingOf(r.addr)
-	b.client, b.hostname = r.client, r.hostname
-	switch r.state {
-	case leased:
-		t.byClient[r.client] = b
-		b.acked = end
-		t.move(b, leased, end)
-	case declined:
-		t.move(b, declined, now.Add(min(r.end.Sub(now), declineTime)))
-	default:
-		t.byClient[r.client] = b
-		if b.state == blank {
-			t.move(b, known, end)
-		}
-	}
-	return true
 }

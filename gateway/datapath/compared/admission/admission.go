@@ -149,6 +149,13 @@ func (t *Table) ReportNewcomer(addr netip.Addr, mac datapath.MAC, then func()) b
 	}
 }
 
+// Report reports the sender of an IPv4 packet with the verdict Unknown (ReportNewcomer), and counts the packet as
+// dropped.
+func (j *Judge) Report(mac datapath.MAC, ip []byte) {
+	j.table.ReportNewcomer(netip.AddrFrom4([4]byte(ip[12:16])), mac, nil)
+	j.counts[NotLeased].Add(1)
+}
+
 // clockOrigin is time 0 of Now.
 var clockOrigin = time.Now().Add(-time.Second)
 

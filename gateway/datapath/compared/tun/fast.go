@@ -225,6 +225,8 @@ func (f *fast) frame(frame []byte, now int64) {
 	case verdict == admission.Forward && !f.judge.IsClientAddr(destOf(ip)):
 		f.up.add(ip, v, datapath.MAC{})
 	case verdict == admission.Local && toMany && f.isElsewhere(destOf(ip)):
+	case verdict == admission.Unknown:
+		f.carryOut(verdict, mac, ip, now)
 	case verdict != admission.Drop:
 		settle(ip, v, f.scratch, func(ip []byte) { f.carryOut(verdict, mac, ip, now) })
 	}

@@ -70,7 +70,7 @@ func Open(cfg datapath.Setup) (_ *Datapath, err error) {
 		return nil, err
 	}
 	d.Table, err = admission.New(admission.Config{Network: d.net, PortalPorts: cfg.PortalPorts, PPPoE: cfg.PPPoE,
-		Behind: &d.networks})
+		Behind: &d.networks, Newcomer: cfg.Newcomer})
 	if err != nil {
 		return nil, err
 	}

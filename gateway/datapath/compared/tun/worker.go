@@ -144,6 +144,8 @@ func (w *worker) carryOut(verdict admission.Verdict, mac datapath.MAC, ip []byte
 		}
 	case admission.Reject:
 		w.answer(mac, ip, now)
+	case admission.Unknown:
+		w.judge.Report(mac, ip)
 	}
 }
 

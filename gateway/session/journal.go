@@ -37,12 +37,13 @@ type change struct {
 // journal keeps the clients and the outbox of events in a Store. One goroutine writes everything that has accumulated
 // since the last transaction in one transaction, so that a thousand waiting callers cost the disk as much as one.
 type journal struct {
-	store  Store
-	log    *slog.Logger
-	dir    string        // where the store is
-	wake   chan struct{} // a caller waits, or lazyFor is over
-	closed chan struct{} // no more changes are accepted
-	ended  chan struct{} // the writer has ended
+	store   Store
+	log     *slog.Logger
+	dir     string        // where the store is
+	written func(Record)  // see Options; nil: nobody is told
+	wake    chan struct{} // a caller waits, or lazyFor is over
+	closed  chan struct{} // no more changes are accepted
+	ended   chan struct{} // the writer has ended
 
 	mu    sync.Mutex
 	queue []change // oldest first; changes without done have no waiting caller
@@ -61,11 +62,11 @@ type journal struct {
 }
 
 // openJournal calls load with each client of the store. On error the store is closed.
-func openJournal(store Store, dir string, log *slog.Logger,
+func openJournal(store Store, o Options, log *slog.Logger,
 	load func(id datapath.ID, record []byte) error,
 ) (*journal, error) {
 	j := &journal{
-		store: store, dir: dir, log: log,
+		store: store, dir: o.Dir, log: log, written: o.Written,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
 		saves: map[datapath.ID][]byte{}, deleted: map[uint64]struct{}{}, outbox: newOutbox(),
 	}
@@ -202,7 +203,13 @@ func (j *journal) flush() (more bool) {
 	if len(b.changes)+len(b.saves)+len(b.done) == 0 {
 		return false
 	}
-	removed, err := j.store.Write(b.batch())
+	batch := b.batch()
+	removed, err := j.store.Write(batch)
+	if err == nil && j.written != nil {
+		for _, r := range batch.Clients {
+			j.written(r)
+		}
+	}
 	ended := b.changes
 	j.mu.Lock()
 	before := j.fault.err

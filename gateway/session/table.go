@@ -162,6 +162,9 @@ type Options struct {
 	Dir    string // where the machine's clock is kept
 	Owner  string // this gateway, as records name it; "": there is no other that has the store
 	Resume bool   // as Resume
+	// Written is called with each client's record that was written to the store, in that order, and must return at once;
+	// nil: nobody is told. Nobody may change the record.
+	Written func(Record)
 	// Ends is asked about each session of the store before the data path admits its client, and returns why the session
 	// ends now; empty: it goes on. nil: all go on. It must not call the table.
 	Ends func(Session) Cause
@@ -176,7 +179,7 @@ func OpenStore(store Store, dp datapath.Datapath, log *slog.Logger, o Options) (
 	t := newTable(dp, log, line, o.Owner)
 	var lost []change
 	var ends []*Event
-	t.journal, err = openJournal(store, o.Dir, log, func(id datapath.ID, record []byte) error {
+	t.journal, err = openJournal(store, o, log, func(id datapath.ID, record []byte) error {
 		out, ended, err := t.load(id, record, o)
 		if out.id != 0 {
 			lost = append(lost, out)
@@ -338,6 +341,16 @@ func (t *Table) Close() error {
 		}
 	}
 	return errors.Join(t.journal.close(), t.timeline.Save())
+}
+
+// Records calls visit with each client's record as it is in the store, in the order of identities, until visit fails.
+// Records are valid during the call. It fails with ErrClosed.
+func (t *Table) Records(visit func(Record) error) error {
+	if err := t.holdOpen(); err != nil {
+		return err
+	}
+	defer t.openLock.RUnlock()
+	return t.journal.store.Clients(func(id datapath.ID, record []byte) error { return visit(Record{id, record}) })
 }
 
 // holdOpen keeps the table open until openLock is unlocked for reading.

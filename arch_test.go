@@ -31,6 +31,7 @@ var allowedImports = map[string][]string{
 	"internal/netnstest":      {},                     // namespaces for tests
 	"internal/sshtest":        {},                     // machines with an sshd for tests
 	"internal/slurmtest":      {"internal/netnstest"}, // a Slurm for tests
+	"internal/redistest":      {"internal/netnstest"}, // a Redis for tests
 
 	"cmd/gateweigh":       {"lab/...", "manual", "meant", "output", "quote"},
 	"cmd/gateweigh-agent": {"lab/agent", "lab/machine"},
@@ -50,6 +51,7 @@ var allowedImports = map[string][]string{
 	// so much a day
 	"gateway/daily": {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker",
 		"gateway/timeline"},
+	"gateway/cluster":  {},                   // a store that several gateways share
 	"gateway/rooms":    {"gateway/listfile"}, // who has which room
 	"gateway/due":      {},                   // what is to be done, in the order of its times
 	"gateway/ticker":   {},                   // when those that look from time to time do so

@@ -1,0 +1,310 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// changesMost bounds the changes that are kept in memory while the store is away. Beyond it all records are compared
+	// when it is back.
+	changesMost = 16384
+	// sentAtOnce bounds the changes of one Swap, during which the server does nothing else.
+	sentAtOnce = 256
+	// comparedAtOnce bounds the changes that comparing keeps in memory.
+	comparedAtOnce = 4096
+	// triesMost is how often a change is tried of which the store says that the gateway's version is not the present one.
+	triesMost = 3
+)
+
+// Source calls visit with all records of a kind, as they are in the gateway's file, until visit fails. Content is valid
+// during the call.
+type Source func(visit func(key string, content []byte) error) error
+
+// Mirror keeps copies of a gateway's records of a kind in the store. The records in the gateway's file are the journal:
+// what could not be written is found by comparing.
+type Mirror struct {
+	store *Store
+	kind  string
+
+	mu        sync.Mutex // guards what follows
+	changed   map[string][]byte
+	order     []waiting         // one for each of changed, the oldest first
+	uncertain time.Time         // since when everything is to be compared; zero: it is not
+	source    Source            // nil: it cannot be read
+	foreign   map[string]string // records that another gateway has, with that one's name
+
+	// Of Store.Run.
+	versions map[string]uint64 // of the records in the store
+}
+
+// waiting is a changed record.
+type waiting struct {
+	key   string
+	since time.Time
+}
+
+// Mirror returns the mirror of the records of a kind. Each kind has one at a time.
+func (s *Store) Mirror(kind string) *Mirror {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.IndexFunc(s.mirrors, func(m *Mirror) bool { return m.kind == kind }); i >= 0 {
+		return s.mirrors[i]
+	}
+	m := &Mirror{store: s, kind: kind, changed: map[string][]byte{}, foreign: map[string]string{},
+		versions: map[string]uint64{}}
+	s.mirrors = append(s.mirrors, m)
+	return m
+}
+
+// Read tells the mirror where records are read, and has it compare them; nil: they can no longer be read.
+func (m *Mirror) Read(source Source) {
+	m.mu.Lock()
+	m.source = source
+	m.mu.Unlock()
+	if source != nil {
+		m.compare()
+	}
+}
+
+// Changed tells the mirror that a record was written to the gateway's file; nil: it was deleted. It returns at once.
+// The mirror keeps content, which nobody may change.
+func (m *Mirror) Changed(key string, content []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, waits := m.changed[key]
+	if !waits && len(m.changed) >= changesMost {
+		m.uncertain = m.order[0].since
+		clear(m.changed)
+		m.order = nil
+	} else {
+		if !waits {
+			m.order = append(m.order, waiting{key, time.Now()})
+		}
+		m.changed[key] = content
+	}
+	m.signal()
+}
+
+// compare has all records compared.
+func (m *Mirror) compare() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.uncertain.IsZero() {
+		m.uncertain = time.Now()
+	}
+	m.signal()
+}
+
+func (m *Mirror) signal() {
+	select {
+	case m.store.wake <- struct{}{}:
+	default:
+	}
+}
+
+// waiting returns how many changes are not in the store, at least, since when, and how many records another gateway
+// has.
+func (m *Mirror) waiting() (n int, since time.Time, foreign int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	since = m.uncertain
+	if len(m.order) > 0 && (since.IsZero() || m.order[0].since.Before(since)) {
+		since = m.order[0].since
+	}
+	return len(m.changed), since, len(m.foreign)
+}
+
+// send writes all that waits to the store.
+func (m *Mirror) send(ctx context.Context) error {
+	m.mu.Lock()
+	source, since := m.source, m.uncertain
+	m.mu.Unlock()
+	if source != nil && !since.IsZero() {
+		if err := m.compareWith(ctx, source); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		if m.uncertain.Equal(since) {
+			m.uncertain = time.Time{}
+		}
+		m.mu.Unlock()
+	}
+	for {
+		batch := m.next()
+		if len(batch) == 0 {
+			return nil
+		}
+		if err := m.write(ctx, batch); err != nil {
+			return err
+		}
+		m.written(batch)
+	}
+}
+
+// next returns the changes to be written next. Deletions come first: a store that is full takes them.
+func (m *Mirror) next() (batch []Change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.order[:min(len(m.order), sentAtOnce)] {
+		batch = append(batch, Change{Key: w.key, Content: m.changed[w.key]})
+	}
+	deletionsFirst(batch)
+	return batch
+}
+
+func deletionsFirst(batch []Change) {
+	slices.SortStableFunc(batch, func(a, b Change) int {
+		switch {
+		case a.Content == nil && b.Content != nil:
+			return -1
+		case a.Content != nil && b.Content == nil:
+			return 1
+		}
+		return 0
+	})
+}
+
+// written takes changes out of those that wait, unless newer ones of their records wait.
+func (m *Mirror) written(batch []Change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range batch {
+		if now, waits := m.changed[c.Key]; waits && (now == nil) == (c.Content == nil) && bytes.Equal(now, c.Content) {
+			delete(m.changed, c.Key)
+		}
+	}
+	m.order = slices.DeleteFunc(m.order, func(w waiting) bool { _, waits := m.changed[w.key]; return !waits })
+}
+
+// write writes changes. A record that is the gateway's own is replaced whatever its version is: the gateway's file is
+// right, and the store may have lost its last changes when another server took over. One of another gateway stays.
+func (m *Mirror) write(ctx context.Context, batch []Change) error {
+	for range triesMost {
+		if len(batch) == 0 {
+			return nil
+		}
+		for i := range batch {
+			batch[i].Version = m.versions[batch[i].Key]
+		}
+		limited, cancel := context.WithTimeout(ctx, patience)
+		outcomes, err := m.store.Swap(limited, m.kind, m.store.Gateway, batch)
+		cancel()
+		if err != nil {
+			return err
+		}
+		var again []Change
+		for i, o := range outcomes {
+			key := batch[i].Key
+			if m.versions[key] = o.Version; o.Version == 0 {
+				delete(m.versions, key)
+			}
+			foreign := !o.Done && o.Owner != "" && o.Owner != m.store.Gateway
+			m.setForeign(key, o.Owner, foreign)
+			if !o.Done && !foreign {
+				again = append(again, batch[i])
+			}
+		}
+		batch = again
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return errors.New("records change in the store all the time: has another gateway the same name?")
+}
+
+// setForeign notes and logs whether another gateway has a record.
+func (m *Mirror) setForeign(key, owner string, foreign bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !foreign {
+		delete(m.foreign, key)
+		return
+	}
+	if m.foreign[key] != owner {
+		m.foreign[key] = owner
+		m.store.Log.Warn("another gateway has a record of this one in the store: it stays as it is there", "kind", m.kind,
+			"record", key, "gateway", owner)
+	}
+}
+
+// found is a record of the store, without its content.
+type found struct {
+	sum   uint64 // of its content
+	owner string
+	own   bool // the gateway's file has it
+}
+
+var errEnough = errors.New("enough for now")
+
+// compareWith writes the records of a source that the store does not have as they are, and deletes there what the
+// source does not have.
+func (m *Mirror) compareWith(ctx context.Context, source Source) error {
+	seed := maphash.MakeSeed()
+	there := map[string]*found{}
+	err := m.store.Each(ctx, m.kind, m.store.Gateway, func(key string, r Record) error {
+		m.versions[key] = r.Version
+		there[key] = &found{sum: maphash.Bytes(seed, r.Content), owner: r.Owner}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for key := range m.versions {
+		if there[key] == nil {
+			delete(m.versions, key)
+		}
+	}
+	for more := true; more; {
+		var batch []Change
+		err := source(func(key string, content []byte) error {
+			f := there[key]
+			if f == nil {
+				f = &found{}
+				there[key] = f
+			}
+			f.own = true
+			if sum := maphash.Bytes(seed, content); f.owner != m.store.Gateway || f.sum != sum {
+				f.owner, f.sum = m.store.Gateway, sum // it will be
+				batch = append(batch, Change{Key: key, Content: bytes.Clone(content)})
+			}
+			if len(batch) >= comparedAtOnce {
+				return errEnough
+			}
+			return nil
+		})
+		if more = errors.Is(err, errEnough); err != nil && !more {
+			return err
+		}
+		if err := m.writeAll(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return m.deleteOthers(ctx, there)
+}
+
+// deleteOthers deletes the gateway's records in the store that its file does not have.
+func (m *Mirror) deleteOthers(ctx context.Context, there map[string]*found) error {
+	var batch []Change
+	for key, f := range there {
+		if !f.own && (f.owner == m.store.Gateway || f.owner == "") {
+			batch = append(batch, Change{Key: key})
+		}
+	}
+	return m.writeAll(ctx, batch)
+}
+
+// writeAll is write for any number of changes.
+func (m *Mirror) writeAll(ctx context.Context, all []Change) error {
+	for batch := range slices.Chunk(all, sentAtOnce) {
+		if err := m.write(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,264 @@
+// Package cluster keeps copies of a gateway's records in a store that several gateways share: a server of Redis or
+// Valkey. The gateway's own files stay what it works with, so nothing of it waits for the store.
+//
+//	table ── writes ──▶ file ── Mirror.Changed ──▶ Store.Run ── compare-and-set ──▶ server
+//	                      └── what Mirror compares with the server after every new connection
+//
+// Keys, all below a prefix such as "gateweigh:", where GATEWAY is a gateway's name:
+//
+//	KIND:GATEWAY        hash: a record's key → "VERSION OWNER CONTENT", in which CONTENT is of the kind
+//	KIND:GATEWAY:count  the last version of these records
+//	gateways            hash: GATEWAY → "INSTANCE {…}", the last Member that it said it is
+//	alive:GATEWAY       its INSTANCE, for as long as it counts as there (aliveFor)
+//	epoch               a random text. Where it is another one, the store has been emptied
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Options say where the store is, and who uses it.
+type Options struct {
+	// Addresses are those of the Sentinels if Master is set, and otherwise that of the server: host:port.
+	Addresses []string
+	Master    string      // the name by which Sentinels know the server
+	User      string      // "": the server's default one
+	Password  string      // of the user; "": none
+	TLS       *tls.Config // nil: connections are not encrypted
+	Prefix    string      // of all keys
+	Gateway   string      // this gateway's name; see Name
+	Instance  string      // tells it from another gateway with the same name; without blanks
+	Version   string      // of the program
+	Log       *slog.Logger
+	Sessions  func() int // how many clients are logged in
+}
+
+// Name is what a gateway may be called in the store.
+var Name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+const (
+	// patience is how long an answer may take. Only Run waits so long: a slow server is better than none.
+	patience = 5 * time.Second
+	// askFor is how long others wait.
+	askFor = 2 * time.Second
+	// aliveFor is how long a gateway counts as there that has not said so again.
+	aliveFor = 10 * time.Second
+	// beatEvery is how often it says so.
+	beatEvery = 2 * time.Second
+	// soonest and latest are how long Run waits before it tries again.
+	soonest, latest = 250 * time.Millisecond, 4 * time.Second
+)
+
+// ErrName means that another gateway uses the name.
+var ErrName = errors.New("another gateway has the same name: give each its own store.name")
+
+// Store is the connection with the server. Its methods may be called from several goroutines.
+type Store struct {
+	Options
+	since  time.Time
+	client *redis.Client // Run's, with one connection
+	asking *redis.Client // others'
+	wake   chan struct{}
+
+	connected atomic.Bool // since it was looked at: there is a new connection, perhaps with another server
+
+	mu      sync.Mutex // guards what follows
+	mirrors []*Mirror
+	state   State
+
+	// Run's.
+	epoch    string
+	lastBeat time.Time
+}
+
+// State is how a gateway gets on with the store.
+type State struct {
+	Up      bool
+	Why     string    // it is not up
+	Since   time.Time // of Up; zero: the store was not reached yet
+	Waiting int       // changes that are not in the store, at least
+	Behind  time.Duration
+	Foreign int // records that another gateway has taken
+}
+
+// silence keeps go-redis from writing to standard error: hundreds of lines while a server is away.
+var silence = sync.OnceFunc(func() { redis.SetLogger(quiet{}) })
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// Open returns a store. It connects in Run.
+func Open(o Options) *Store {
+	silence()
+	s := &Store{Options: o, since: time.Now(), wake: make(chan struct{}, 1)}
+	s.client = s.connect(1, patience, func(context.Context, *redis.Conn) error { s.connected.Store(true); return nil })
+	s.asking = s.connect(2, askFor, nil)
+	s.state.Why = "it was not reached yet"
+	return s
+}
+
+// connect returns a client with so many connections, which it makes when they are needed, and calls made for each.
+func (s *Store) connect(most int, limit time.Duration, made func(context.Context, *redis.Conn) error) *redis.Client {
+	if s.Master != "" {
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: s.Master, SentinelAddrs: s.Addresses, Username: s.User, Password: s.Password, TLSConfig: s.TLS,
+			DialTimeout: limit, ReadTimeout: limit, WriteTimeout: limit, PoolTimeout: limit, PoolSize: most, MaxRetries: -1,
+			DialerRetries: 1, ConnMaxIdleTime: -1, ContextTimeoutEnabled: true, DisableIdentity: true, OnConnect: made,
+		})
+	}
+	return redis.NewClient(&redis.Options{
+		Addr: s.Addresses[0], Username: s.User, Password: s.Password, TLSConfig: s.TLS,
+		DialTimeout: limit, ReadTimeout: limit, WriteTimeout: limit, PoolTimeout: limit, PoolSize: most, MaxRetries: -1,
+		DialerRetries: 1, ConnMaxIdleTime: -1, ContextTimeoutEnabled: true, DisableIdentity: true, OnConnect: made,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+func (s *Store) key(parts ...string) string { return s.Prefix + strings.Join(parts, ":") }
+
+// State returns how the gateway gets on with the store. It asks nobody.
+func (s *Store) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.state
+	for _, m := range s.mirrors {
+		n, since, foreign := m.waiting()
+		out.Waiting += n
+		out.Foreign += foreign
+		if !since.IsZero() {
+			out.Behind = max(out.Behind, time.Since(since))
+		}
+	}
+	return out
+}
+
+// Run writes changes to the store until ctx ends. While it cannot, it tries again.
+func (s *Store) Run(ctx context.Context) error {
+	pause := soonest
+	for ctx.Err() == nil {
+		err := s.round(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		s.note(err)
+		wait := time.Until(s.lastBeat.Add(beatEvery))
+		wake := s.wake
+		if err != nil {
+			wait, wake, pause = pause, nil, min(2*pause, latest)
+		} else {
+			pause = soonest
+		}
+		select {
+		case <-time.After(wait):
+		case <-wake:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// Close writes what is left, within a bounded time, and ends the connections.
+func (s *Store) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), askFor)
+	defer cancel()
+	s.mu.Lock()
+	up := s.state.Up
+	s.mu.Unlock()
+	if up {
+		if err := s.round(ctx); err != nil {
+			s.Log.Warn("the store is not up to date: it will be when gatewayd runs again", "err", plain(err))
+		}
+		s.client.Del(ctx, s.key("alive", s.Gateway))
+	}
+	return errors.Join(s.client.Close(), s.asking.Close())
+}
+
+// round says that the gateway is there, if it is time to, and writes what has changed.
+func (s *Store) round(ctx context.Context) error {
+	if time.Since(s.lastBeat) >= beatEvery {
+		if err := s.beat(ctx); err != nil {
+			return err
+		}
+	}
+	if s.connected.Swap(false) {
+		s.compareAll()
+	}
+	s.mu.Lock()
+	all := append([]*Mirror(nil), s.mirrors...)
+	s.mu.Unlock()
+	for _, m := range all {
+		if err := m.send(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareAll has all mirrors compare their records with those in the store.
+func (s *Store) compareAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.mirrors {
+		m.compare()
+	}
+}
+
+// note keeps and logs whether the store is up.
+func (s *Store) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.state
+	s.state.Up, s.state.Why = err == nil, ""
+	if err != nil {
+		s.state.Why = plain(err)
+	}
+	if s.state.Up == was.Up && !was.Since.IsZero() {
+		return
+	}
+	s.state.Since = time.Now()
+	if err != nil {
+		s.Log.Warn("the store is away: the gateway goes on with its own files, and writes to the store when it is back",
+			"err", s.state.Why)
+	} else {
+		s.Log.Info("the store is there", "name", s.Gateway)
+	}
+}
+
+// plain says an error of the client in a few words, with what to do where that is known.
+func plain(err error) string {
+	text := err.Error()
+	for begin, remedy := range map[string]string{
+		"OOM":       "the server's memory is full: give it more (maxmemory), or delete what others keep there",
+		"NOAUTH":    "the server asks for a password: set store.password_file",
+		"WRONGPASS": "the server refuses store.user and its password",
+		"NOPERM":    "store.user may not do what gatewayd needs: see docs/cluster.md",
+		"READONLY":  "the server is a replica: name its master, or Sentinels and store.sentinel_master",
+		"MISCONF":   "the server cannot write to its disk",
+		"LOADING":   "the server reads its file",
+	} {
+		if strings.HasPrefix(text, begin) {
+			return fmt.Sprintf("%s (%s)", remedy, text)
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("no answer within %s", patience)
+	}
+	return text
+}
+
+// random returns a text that nobody else has.
+func random() string { return rand.Text() }

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Change is the new content of a record.
+type Change struct {
+	Key     string
+	Content []byte // nil: the record is deleted
+	Version uint64 // of the record that it replaces, as the gateway knows it; 0: there is none
+}
+
+// Outcome is what became of a Change.
+type Outcome struct {
+	Done    bool   // the record is as the change says
+	Version uint64 // of the record that is there now; 0: there is none
+	Owner   string // whose it is; "": there is none
+}
+
+// swap carries out changes of the hash KEYS[1], each only if the record has the version that the change is about. New
+// versions come from KEYS[2]. Arguments are the owner, and four of each change: key, version, "put" or "delete",
+// content. It returns three for each change. A record that is already as a change says is no other version: the answer
+// to the first try was lost.
+//
+// A script takes one round trip and loses no race, whereas WATCH takes two and fails where others write.
+var swap = redis.NewScript(`
+local owner, out = ARGV[1], {}
+for i = 2, #ARGV, 4 do
+	local key, known, kind, content = ARGV[i], ARGV[i+1], ARGV[i+2], ARGV[i+3]
+	local record = redis.call('HGET', KEYS[1], key)
+	local version, has, held = '0', '', nil
+	if record then
+		version, has, held = string.match(record, '^(%d+) (%S+) (.*)$')
+		version, has = version or '0', has or ''
+	end
+	local done = 0
+	if kind == 'delete' then
+		if not record then
+			done = 1
+		elseif version == known then
+			redis.call('HDEL', KEYS[1], key)
+			done, version, has = 1, '0', ''
+		end
+	elseif held == content and has == owner then
+		done = 1
+	elseif version == known then
+		version = string.format('%.0f', redis.call('INCR', KEYS[2]))
+		redis.call('HSET', KEYS[1], key, version .. ' ' .. owner .. ' ' .. content)
+		done, has = 1, owner
+	end
+	out[#out+1], out[#out+2], out[#out+3] = done, version, has
+end
+return out
+`)
+
+// Swap carries out changes of records of a kind that a gateway has, each by itself, and returns an outcome for each.
+// They are all carried out at the same time. After an error some may have been: Swap may be called again.
+func (s *Store) Swap(ctx context.Context, kind, gateway string, changes []Change) ([]Outcome, error) {
+	args := make([]any, 0, 1+4*len(changes))
+	args = append(args, s.Gateway)
+	for _, c := range changes {
+		what := "put"
+		if c.Content == nil {
+			what = "delete"
+		}
+		args = append(args, c.Key, strconv.FormatUint(c.Version, 10), what, c.Content)
+	}
+	set := s.key(kind, gateway)
+	answer, err := swap.Run(ctx, s.client, []string{set, set + ":count"}, args...).Slice()
+	if err != nil {
+		return nil, err
+	}
+	if len(answer) != 3*len(changes) {
+		return nil, fmt.Errorf("the store answers %d values for %d changes", len(answer), len(changes))
+	}
+	out := make([]Outcome, len(changes))
+	for i := range out {
+		done, _ := answer[3*i].(int64)
+		version, _ := answer[3*i+1].(string)
+		out[i].Owner, _ = answer[3*i+2].(string)
+		out[i].Done = done == 1
+		if out[i].Version, err = strconv.ParseUint(version, 10, 64); err != nil {
+			return nil, fmt.Errorf("the store answers the version %.40q", version)
+		}
+	}
+	return out, nil
+}
+
+// Record is a record of the store.
+type Record struct {
+	Version uint64
+	Owner   string
+	Content []byte
+}
+
+// readMost is how many records Each asks for at once.
+const readMost = 500
+
+// Each calls visit with all records of a kind that a gateway has, in no order, some perhaps twice. A record that others
+// change meanwhile may be left out. One that is not readable has no version and no owner.
+func (s *Store) Each(ctx context.Context, kind, gateway string, visit func(key string, r Record) error) error {
+	return s.each(ctx, s.client, kind, gateway, visit)
+}
+
+func (s *Store) each(ctx context.Context, c *redis.Client, kind, gateway string,
+	visit func(string, Record) error,
+) error {
+	for cursor := uint64(0); ; {
+		page, next, err := c.HScan(ctx, s.key(kind, gateway), cursor, "", readMost).Result()
+		if err != nil {
+			return err
+		}
+		for i := 0; i+1 < len(page); i += 2 {
+			if err := visit(page[i], recordOf(page[i+1])); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+func recordOf(text string) (r Record) {
+	version, rest, _ := strings.Cut(text, " ")
+	owner, content, complete := strings.Cut(rest, " ")
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil || !complete {
+		return Record{Content: []byte(text)}
+	}
+	return Record{n, owner, []byte(content)}
+}

@@ -53,6 +53,7 @@ func (c *Config) check() strict.Problems {
 	k.checkFlowLog()
 	k.checkMetrics()
 	k.checkAdmin()
+	k.checkStore()
 	k.checkDynamic()
 	k.checkServer("radius.primary", c.RADIUS.Primary)
 	k.checkServer("radius.secondary", c.RADIUS.Secondary)

@@ -106,6 +106,7 @@ type Config struct {
 	FlowLog  FlowLog
 	Metrics  Metrics
 	Admin    Admin
+	Store    Store
 
 	lines map[string]int // where each key was set, from 1; see rowKey
 	rows  map[string]int // how many tables each array of tables has
@@ -391,6 +392,7 @@ func defaults() *Config {
 		FlowLog: FlowLog{KeepFor: 90 * day, MaxBytes: 10_000_000_000},
 		NAT:     NAT{Hairpin: true},
 		Admin:   Admin{Idle: 30 * time.Minute, Longest: 12 * time.Hour},
+		Store:   Store{Kind: StoreFile, Prefix: "gateweigh:"},
 		lines:   map[string]int{},
 		rows:    map[string]int{},
 	}

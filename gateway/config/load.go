@@ -194,6 +194,7 @@ func (k *checker) openFiles() {
 		}
 	}
 	k.checkAdminFiles()
+	k.openStore()
 	if dir := k.Portal.Templates; dir != "" {
 		if info, err := os.Stat(dir); err != nil {
 			k.report("portal.templates", "%v: gatewayd templates writes a folder to begin with", textfile.Plain(err))
@@ -275,6 +276,7 @@ func (c *Config) complete() {
 	}
 	c.completeUAM()
 	c.completeOIDC()
+	c.completeStore()
 	if c.FlowLog.Folder == "" {
 		c.FlowLog.Folder = filepath.Join(c.StateDir, "flows")
 	}
@@ -282,6 +284,7 @@ func (c *Config) complete() {
 		&c.RADIUS.Primary.SecretFile, &c.RADIUS.Secondary.SecretFile, &c.Users.File,
 		&c.Devices.File, &c.Click.Rooms, &c.Devices.PasswordFile, &c.UAM.SecretFile,
 		&c.Portal.TLSCert, &c.Portal.TLSKey, &c.Portal.Templates, &c.Admin.Accounts, &c.Admin.TLSCert, &c.Admin.TLSKey,
+		&c.Store.PasswordFile, &c.Store.CAFile,
 	}
 	for i := range c.OIDC {
 		paths = append(paths, &c.OIDC[i].SecretFile, &c.OIDC[i].CAFile)

@@ -361,6 +361,20 @@ var meanings = map[string]meaning{
 		"logged in there. The name needs an account"},
 	"admin.idle_timeout":    {text: "time without a request after which a browser must log in again"},
 	"admin.session_timeout": {text: "time after a login after which a browser must log in again"},
+
+	"store.kind": {text: "`\"file\"`: sessions are kept in `state_dir`. `\"redis\"`: there, with copies in " +
+		"[a store that several gateways share](../cluster.md)"},
+	"store.addresses": {unset: required + " with `\"redis\"`", text: "the server, address or name and port; with " +
+		"`store.sentinel_master` the Sentinels"},
+	"store.sentinel_master": {unset: "no Sentinels", text: "what Sentinels call the server. They must let gatewayd in " +
+		"without a password"},
+	"store.user":          {unset: "the server's default one", text: "user of the server's ACL"},
+	"store.password_file": {unset: "none", text: "file with the password; not readable by everyone"},
+	"store.ca_file": {unset: "no TLS", text: "authorities of the certificates of servers and Sentinels, PEM; with it " +
+		"connections are encrypted"},
+	"store.name": {unset: required + " with `\"redis\"`", text: "what this gateway is called in the store; each has " +
+		"its own"},
+	"store.prefix": {text: "begins all keys in the store"},
 }
 
 const (

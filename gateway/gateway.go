@@ -106,7 +106,8 @@ type gateway struct {
 	dhcp6       *dhcp6.Server
 	leases6     *dhcp6.File
 
-	admin adminPage // of the only network
+	admin adminPage    // of the only network
+	store *sharedStore // of the daemon
 
 	portless budget.OncePerMinute // messages of clients without ports
 
@@ -135,13 +136,14 @@ func Run(ctx context.Context, cfg *config.Config, d Daemon) error {
 	page := part{"admin page", func(ctx context.Context) (opened, error) { // after the table and the vouchers
 		return g.admin.part(cfg, g.log, g.answers(), adminClients{only, g.hasClient}).open(ctx)
 	}}
-	return runParts(ctx, slices.Concat([]part{{"control", g.openControl}}, g.parts(), []part{page},
+	store := g.store.part(cfg, d, g.sessionsNow) // before the sessions, and closed after them
+	return runParts(ctx, slices.Concat([]part{{"control", g.openControl}, store}, g.parts(), []part{page},
 		daemonParts(cfg, g.status)), d.Ready)
 }
 
 func newGateway(cfg *config.Config, d Daemon) *gateway {
 	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), version: d.Version, reload: d.Reload,
-		tableOpened: make(chan struct{})}
+		tableOpened: make(chan struct{}), store: &sharedStore{}}
 	g.arp.Interface, g.arp.Source, g.arp.AllProtocols = cfg.LAN.Interface, cfg.LAN.Address.Addr(), kindOf(cfg).OwnAddress
 	g.own.asker = arp.Prober{Interface: g.arp.Interface, Source: g.arp.Source, AllProtocols: true}
 	g.own.served = make(chan struct{})
@@ -218,6 +220,7 @@ func (g *gateway) openControl(context.Context) (opened, error) {
 func (g *gateway) answers() control.Answers {
 	answers := control.Single(g.network(), g.status)
 	answers.Reload = g.reload
+	answers.Members = g.store.members()
 	if g.vouchers != nil {
 		answers.Vouchers = g.vouchers
 	}
@@ -342,6 +345,8 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 		g.log.Error("the session table "+reason+": every client must log in again", "file", file)
 	}
 	how := session.Options{Resume: bytes.Equal(last, boot), Ends: g.endsAtStart}
+	copies := g.store.mirror(g.cfg.Name)
+	mirrorTo(copies, &how)
 	if g.table, err = session.OpenWith(file, g.dp.Forwarder, g.log, how); errors.Is(err, statefile.ErrDamaged) {
 		if err = g.setAside(file, err, "every client must log in again"); err == nil {
 			fresh = true
@@ -352,6 +357,10 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 		return o, err
 	}
 	o = opened{run: g.table.Run, close: g.table.Close}
+	if copies != nil {
+		copies.Read(recordsOf(g.table))
+		o.close = func() error { err := g.table.Close(); copies.Read(nil); return err }
+	}
 	g.table.CountedSince(g.dp.Moved)
 	g.table.Cut(g.connections)
 	g.table.OnEnd(g.sessionEnded)

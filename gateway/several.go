@@ -36,6 +36,7 @@ type several struct {
 	vouchers *voucher.Book
 	codes    guesses.Codes // wrong ones of all networks
 	admin    adminPage
+	store    sharedStore
 
 	applying sync.Mutex // held while networks come and go
 	mu       sync.Mutex // guards what follows
@@ -62,6 +63,7 @@ func runNetworks(ctx context.Context, cfg *config.Config, d Daemon) error {
 	s := &several{Daemon: d, cfg: cfg, began: time.Now(), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	return runParts(ctx, slices.Concat([]part{
 		{"control", s.openControl},
+		s.store.part(cfg, d, s.sessionsNow),
 		{"WAN", s.claimWAN},
 		step("former networks", func() error { return s.leaveFormer(cfg) }),
 		{"prefix delegation", s.openProvider},
@@ -83,7 +85,8 @@ func (s *several) openControl(context.Context) (opened, error) {
 
 // answers are what operators ask for, once the vouchers are open.
 func (s *several) answers() control.Answers {
-	return control.Answers{Networks: s.served, Status: s.status, Reload: s.admin.reloading(s.Reload), Vouchers: s.vouchers}
+	return control.Answers{Networks: s.served, Status: s.status, Reload: s.admin.reloading(s.Reload),
+		Vouchers: s.vouchers, Members: s.store.members()}
 }
 
 // configs are the configurations of the networks as they are now.
@@ -184,7 +187,7 @@ func (n *servedNetwork) run(ctx context.Context, s *several) {
 		}
 		opening := sync.OnceFunc(func() { <-s.slots })
 		g := newGateway(n.cfg, d)
-		g.provider, g.vouchers, g.guard.Codes = s.provider, s.vouchers, &s.codes
+		g.provider, g.vouchers, g.guard.Codes, g.store = s.provider, s.vouchers, &s.codes, &s.store
 		err := runParts(ctx, g.parts(), func() { opening(); n.set(g, nil); tried(); told = "" })
 		opening()
 		if err == nil {
@@ -268,6 +271,7 @@ func (s *several) status() control.Status {
 		out.Why = "not served: " + strings.Join(down, ", ")
 	}
 	s.admin.showIn(&out)
+	s.store.showIn(&out)
 	return out
 }
 

@@ -47,6 +47,9 @@ func (g *gateway) status() control.Status {
 		UpBytes: total.UpBytes, UpPackets: total.UpPackets, DownBytes: total.DownBytes, DownPackets: total.DownPackets}
 	g.served(&st)
 	g.admin.showIn(&st)
+	if g.cfg.Name == "" {
+		g.store.showIn(&st)
+	}
 	g.showIPv6(&st)
 	return st
 }

@@ -133,6 +133,7 @@ func rootCommand() *cobra.Command {
 		&socket, "socket", defaultSocket, "control socket of the daemon (run_dir/control.sock)")
 	root.AddCommand(runCommand(), sessionsCommand(&socket), loginCommand(&socket), logoutCommand(&socket),
 		deviceCommand(&socket), statusCommand(&socket), reloadCommand(&socket), voucherCommand(&socket), adminCommand(),
+		clusterCommand(&socket),
 		whoisCommand(),
 		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), templatesCommand(), previewCommand(),
 		importChilliCommand(), identTokenCommand(),

@@ -98,8 +98,17 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	}
 	line("up", "%s in %s", units.Bytes(s.Traffic.UpBytes), counted(s.Traffic.UpPackets, "packet", "packets"))
 	line("down", "%s in %s", units.Bytes(s.Traffic.DownBytes), counted(s.Traffic.DownPackets, "packet", "packets"))
+	writeKept(line, s, now)
+	writeAllCounts(w, s)
+}
+
+// writeKept describes where sessions are kept, and what is still to be told of them.
+func writeKept(line func(name, format string, args ...any), s control.Status, now time.Time) {
 	if s.Unkept != "" {
 		line("disk", "sessions are not kept: %s", plain(s.Unkept, 400))
+	}
+	if s.Store != nil {
+		line("store", "%s", storeState(*s.Store, now))
 	}
 	if s.Outbox > 0 {
 		line("accounting", "%s for a RADIUS server", counted(s.Outbox, "event waits", "events wait"))
@@ -107,7 +116,6 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	if s.Aside > 0 {
 		line("set aside", "%s, which no RADIUS server confirms", counted(s.Aside, "accounting event", "accounting events"))
 	}
-	writeAllCounts(w, s)
 }
 
 // writePath describes the data path or, with several networks, that of each.

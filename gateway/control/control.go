@@ -89,6 +89,8 @@ type Status struct {
 	// RADIUS servers, each for logins and for accounting, in the order in which they are asked
 	Servers []Server `json:"servers,omitempty"`
 
+	Store *Store `json:"store,omitempty"` // that several gateways share; left out: there is none
+
 	// the status of each of several networks, in the order of the configuration; only these have the counters by word
 	Networks []Status `json:"networks,omitempty"`
 

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/units"
+)
+
+func clusterCommand(socket *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Show the gateways that share a store",
+		Args:  usage(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(clusterStatusCommand(socket))
+	return cmd
+}
+
+func clusterStatusCommand(socket *string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show which gateways use the store, their versions, sessions and how far behind the store is",
+		Long: "Shows the gateways that use the store, as each has said itself there within the last two seconds. One that\n" +
+			"has not said so for ten seconds counts as away, with what it said last. WAITING is how many changes of its\n" +
+			"records were not in the store yet, and BEHIND how long the oldest of them had waited. The daemon asks the\n" +
+			"store, with store.kind = \"redis\".",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := dial(*socket)
+			if err != nil {
+				return err
+			}
+			all, err := c.Members(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(stdout)
+				for _, m := range all {
+					if err := enc.Encode(m); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			return writeMembers(stdout, all, time.Now())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
+	return cmd
+}
+
+// writeMembers prints gateways as a table.
+func writeMembers(w io.Writer, all []control.Member, now time.Time) error {
+	out := bufio.NewWriter(w)
+	const row = "%-16s  %-24s  %8s  %7s  %8s  %-16s  %s\n"
+	fmt.Fprintf(out, row, "GATEWAY", "STATE", "SESSIONS", "WAITING", "BEHIND", "SINCE", "VERSION")
+	for _, m := range all {
+		state := "there"
+		if !m.There {
+			state = "away for " + units.Duration(max(0, now.Sub(m.Said)))
+		}
+		fmt.Fprintf(out, row, plain(m.Name, 63), state, fmt.Sprint(m.Sessions), fmt.Sprint(m.Waiting),
+			fmt.Sprintf("%.1f s", float64(m.BehindMS)/1000), m.Since.Local().Format("2006-01-02 15:04"), plain(m.Version, 40))
+	}
+	return out.Flush()
+}
+
+// storeState describes the store that several gateways share.
+func storeState(s control.Store, now time.Time) string {
+	text := fmt.Sprintf("as %s: ", plain(s.Name, 63))
+	switch {
+	case s.Up:
+		text += "up to date"
+		if s.Waiting > 0 {
+			text += fmt.Sprintf(", but for %s", counted(s.Waiting, "change", "changes"))
+		}
+	case s.Since.IsZero():
+		text += "not reached yet"
+	default:
+		text += fmt.Sprintf("away for %s: %s; %s", units.Duration(now.Sub(s.Since)), plain(s.Why, 400),
+			counted(s.Waiting, "change waits", "changes wait"))
+	}
+	if s.Foreign > 0 {
+		text += fmt.Sprintf("; another gateway has %s of it", counted(s.Foreign, "record", "records"))
+	}
+	return text
+}

@@ -1,0 +1,153 @@
+// The store that several gateways share: which records have copies there, and what operators see of it.
+
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/gateway/cluster"
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// sharedStore is the store that a daemon shares with others. The zero value is none.
+type sharedStore struct{ *cluster.Store }
+
+// part opens the store of a configuration, where it has one. sessions counts the clients that are logged in.
+func (s *sharedStore) part(cfg *config.Config, d Daemon, sessions func() int) part {
+	return part{"store", func(context.Context) (o opened, err error) {
+		c := cfg.All()[0].Store // the same for all networks; their files have been read
+		if c.Kind != config.StoreRedis {
+			return o, nil
+		}
+		to := cluster.Options{Addresses: c.Addresses, Master: c.SentinelMaster, User: c.User, Password: c.Password,
+			Prefix: c.Prefix, Gateway: c.Name, Version: d.Version, Log: d.Log, Sessions: sessions}
+		if to.TLS, err = storeTLS(c.CAFile); err != nil {
+			return o, err
+		}
+		if to.Instance, err = storeInstance(cfg.StateDir); err != nil {
+			return o, err
+		}
+		s.Store = cluster.Open(to)
+		return opened{run: s.Run, close: s.Close}, nil
+	}}
+}
+
+// storeTLS returns how connections are encrypted; nil: they are not.
+func storeTLS(caFile string) (*tls.Config, error) {
+	if caFile == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading store.ca_file: %w", err)
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("store.ca_file: %s has no certificate", caFile)
+	}
+	return &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}, nil
+}
+
+// storeInstance tells this gateway from others with the same name, and from itself on a copy of its disk.
+func storeInstance(stateDir string) (string, error) {
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return "", fmt.Errorf("making state_dir: %w", err)
+	}
+	key, err := keptKey(filepath.Join(stateDir, "store.id"), 16)
+	if err != nil {
+		return "", err
+	}
+	boot, err := os.ReadFile(bootID)
+	if err != nil {
+		return "", fmt.Errorf("reading which boot of the machine this is: %w", err)
+	}
+	return hex.EncodeToString(key) + "." + strings.TrimSpace(string(boot)), nil
+}
+
+// mirror returns the mirror of a network's sessions; nil: there is no store.
+func (s *sharedStore) mirror(network string) *cluster.Mirror {
+	if s.Store == nil {
+		return nil
+	}
+	kind := "sessions"
+	if network != "" {
+		kind += "." + network
+	}
+	return s.Mirror(kind)
+}
+
+// storedRecord returns a record as the store has it: the format's number, and the record.
+func storedRecord(to, record []byte) []byte {
+	return append(append(to, session.FormatVersion), record...)
+}
+
+// mirrorTo has a table's records copied to a mirror; nil: to none.
+func mirrorTo(m *cluster.Mirror, how *session.Options) {
+	if m == nil {
+		return
+	}
+	how.Written = func(r session.Record) {
+		var content []byte
+		if r.Data != nil {
+			content = storedRecord(make([]byte, 0, 1+len(r.Data)), r.Data)
+		}
+		m.Changed(r.ID.String(), content)
+	}
+}
+
+// recordsOf returns a table's records as a mirror compares them.
+func recordsOf(table *session.Table) cluster.Source {
+	return func(visit func(key string, content []byte) error) error {
+		var content []byte
+		return table.Records(func(r session.Record) error {
+			content = storedRecord(content[:0], r.Data)
+			return visit(r.ID.String(), content)
+		})
+	}
+}
+
+// showIn adds the state of the store to a status.
+func (s *sharedStore) showIn(to *control.Status) {
+	if s.Store == nil {
+		return
+	}
+	state := s.State()
+	to.Store = &control.Store{Name: s.Gateway, Up: state.Up, Why: state.Why, Since: state.Since, Waiting: state.Waiting,
+		BehindMS: state.Behind.Milliseconds(), Foreign: state.Foreign}
+}
+
+// members answers who has the store; nil: there is none.
+func (s *sharedStore) members() func(context.Context) ([]control.Member, error) {
+	if s.Store == nil {
+		return nil
+	}
+	return func(ctx context.Context) (list []control.Member, err error) {
+		all, err := s.Members(ctx)
+		for _, m := range all {
+			list = append(list, control.Member(m))
+		}
+		return list, err
+	}
+}
+
+// sessionsNow counts clients that are logged in.
+func (g *gateway) sessionsNow() int { return g.table.States()[session.Authenticated] }
+
+// sessionsNow counts clients of all networks that are logged in.
+func (s *several) sessionsNow() (n int) {
+	for _, one := range s.all() {
+		if g, _ := one.state(); g != nil {
+			n += g.sessionsNow()
+		}
+	}
+	return n
+}

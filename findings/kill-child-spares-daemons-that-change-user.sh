@@ -58,7 +58,7 @@ fate() { # LABEL USER GROUP PORT BEFORE…
 	for _ in $(seq 200); do # until it has its user
 		pid=$(pgrep -f "dnsmasq --keep-in-foreground .*--port=$port" -u "$user" | while read -r p; do
 			[ "$(readlink "/proc/$p/exe")" != "$dnsmasq" ] || echo "$p"
-		done)
+		done || true)
 		[ -z "$pid" ] || ! ss -Hlun "sport = :$port" | grep -q . || break
 		sleep 0.05
 	done

@@ -72,7 +72,7 @@ func TestGuest(t *testing.T) {
 	}
 	out := url.Values{"token": {token(t, clientA, "/status")}, "username": {"205"}}
 	if r := request(t, clientA, base+"/logout", out); r.StatusCode != 200 || len(w.table.causes()) != 0 ||
-		!strings.Contains(r.main(), english.OtherRoom) {
+		!strings.Contains(r.main(), english.OtherRoom) || !strings.Contains(r.main(), `aria-describedby="alert"`) {
 		t.Errorf("log-out with another room: %s\n%s", r.Status, r.main())
 	}
 	out.Set("username", " ２０４")

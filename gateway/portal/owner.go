@@ -79,7 +79,7 @@ func (p *Portal) confirmed(w http.ResponseWriter, r *http.Request, s session.Ses
 	p.counters.rejected.Add(1)
 	p.log.Info("log-out rejected: neither the cookie of the login nor the user's name", "client", s.Key.String(),
 		"session", s.ID)
-	page.Alert = page.T.OtherUser
+	page.Wrong, page.Alert = true, page.T.OtherUser
 	switch {
 	case byCode:
 		page.Alert = page.T.WrongCode

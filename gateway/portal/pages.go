@@ -74,7 +74,7 @@ type Page struct {
 	Remembers bool     // `login.html`: the box was checked before
 	Terms     []string // `login.html`: paragraphs of `portal.terms`
 	User      string   // `login.html`: the name as typed before
-	Wrong     bool     // `login.html`: name or password were wrong
+	Wrong     bool     // `login.html`, `logout.html`: name or password, or what the form asks for, were wrong
 
 	Status *Status // `status.html`, `logout.html`: the session
 	Reload string  // `status.html`: its own URL

@@ -73,11 +73,12 @@ var states = slices.Concat([]state{
 }, confirmations("logout", "logout.html"), []state{
 	{"other-user", "logout.html", func(p *Page) {
 		online(p)
-		p.Heading, p.Confirm, p.Status.User, p.Alert = p.T.SignOut, true, "", p.T.OtherUser
+		p.Heading, p.Confirm, p.Wrong, p.Status.User, p.Alert = p.T.SignOut, true, true, "", p.T.OtherUser
 	}},
 	{"other-room", "logout.html", func(p *Page) {
 		online(p)
-		p.Heading, p.Confirm, p.ConfirmRoom, p.Status.User, p.Alert = p.T.SignOut, true, true, "", p.T.OtherRoom
+		p.Heading, p.Confirm, p.ConfirmRoom, p.Wrong = p.T.SignOut, true, true, true
+		p.Status.User, p.Alert = "", p.T.OtherRoom
 	}},
 	{"unknown", "error.html", func(p *Page) { p.Heading, p.Text = p.T.Unknown, p.T.UnknownText }},
 	{"unavailable", "error.html", func(p *Page) { p.Heading, p.Text = p.T.Unavailable, p.T.UnavailableText }},

@@ -122,7 +122,7 @@ func (s *sharedStore) showIn(to *control.Status) {
 	}
 	state := s.State()
 	to.Store = &control.Store{Name: s.Gateway, Up: state.Up, Why: state.Why, Since: state.Since, Waiting: state.Waiting,
-		BehindMS: state.Behind.Milliseconds(), Foreign: state.Foreign}
+		BehindMS: int(state.Behind.Milliseconds()), Foreign: state.Foreign}
 }
 
 // members answers who has the store; nil: there is none.

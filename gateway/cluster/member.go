@@ -20,7 +20,7 @@ type Member struct {
 	Said     time.Time `json:"said"`      // by its own clock
 	Sessions int       `json:"sessions"`  // clients that are logged in
 	Waiting  int       `json:"waiting"`   // changes that are not in the store
-	BehindMS int64     `json:"behind_ms"` // since when
+	BehindMS int       `json:"behind_ms"` // since when
 	There    bool      `json:"there"`     // it has said so within aliveFor; the store knows
 }
 
@@ -36,11 +36,19 @@ redis.call('SET', KEYS[3], ARGV[5], 'NX')
 return redis.call('GET', KEYS[3])
 `)
 
+// beatIfDue says that the gateway is there, if it is time to.
+func (s *Store) beatIfDue(ctx context.Context) error {
+	if time.Since(s.lastBeat) < beatEvery {
+		return nil
+	}
+	return s.beat(ctx)
+}
+
 // beat says in the store that the gateway is there. Where the store has been emptied, everything is compared.
 func (s *Store) beat(ctx context.Context) error {
 	state := s.State()
 	said, err := json.Marshal(Member{Name: s.Gateway, Version: s.Version, Since: s.since, Said: time.Now(),
-		Sessions: s.Sessions(), Waiting: state.Waiting, BehindMS: state.Behind.Milliseconds()})
+		Sessions: s.Sessions(), Waiting: state.Waiting, BehindMS: int(state.Behind.Milliseconds())})
 	if err != nil {
 		return err
 	}

@@ -189,6 +189,9 @@ func (m *Mirror) write(ctx context.Context, batch []Change) error {
 		if len(batch) == 0 {
 			return nil
 		}
+		if err := m.store.beatIfDue(ctx); err != nil { // a slow store takes its time
+			return err
+		}
 		for i := range batch {
 			batch[i].Version = m.versions[batch[i].Key]
 		}
@@ -247,7 +250,12 @@ var errEnough = errors.New("enough for now")
 func (m *Mirror) compareWith(ctx context.Context, source Source) error {
 	seed := maphash.MakeSeed()
 	there := map[string]*found{}
-	err := m.store.Each(ctx, m.kind, m.store.Gateway, func(key string, r Record) error {
+	err := m.store.each(ctx, m.store.client, m.kind, m.store.Gateway, func(key string, r Record) error {
+		if len(there)%readMost == 0 {
+			if err := m.store.beatIfDue(ctx); err != nil {
+				return err
+			}
+		}
 		m.versions[key] = r.Version
 		there[key] = &found{sum: maphash.Bytes(seed, r.Content), owner: r.Owner}
 		return nil

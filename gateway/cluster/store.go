@@ -148,6 +148,8 @@ func (s *Store) State() State {
 
 // Run writes changes to the store until ctx ends. While it cannot, it tries again.
 func (s *Store) Run(ctx context.Context) error {
+	// The client does not give up an answer that it waits for when the context ends.
+	defer context.AfterFunc(ctx, func() { s.client.Close() })()
 	pause := soonest
 	for ctx.Err() == nil {
 		err := s.round(ctx)
@@ -179,20 +181,26 @@ func (s *Store) Close() error {
 	up := s.state.Up
 	s.mu.Unlock()
 	if up {
-		if err := s.round(ctx); err != nil {
+		s.client = s.asking // Run has closed its own
+		if err := s.leave(ctx); err != nil {
 			s.Log.Warn("the store is not up to date: it will be when gatewayd runs again", "err", plain(err))
 		}
-		s.client.Del(ctx, s.key("alive", s.Gateway))
 	}
-	return errors.Join(s.client.Close(), s.asking.Close())
+	return s.asking.Close()
+}
+
+// leave writes what is left, and says that the gateway is away.
+func (s *Store) leave(ctx context.Context) error {
+	if err := s.round(ctx); err != nil {
+		return err
+	}
+	return s.client.Del(ctx, s.key("alive", s.Gateway)).Err()
 }
 
 // round says that the gateway is there, if it is time to, and writes what has changed.
 func (s *Store) round(ctx context.Context) error {
-	if time.Since(s.lastBeat) >= beatEvery {
-		if err := s.beat(ctx); err != nil {
-			return err
-		}
+	if err := s.beatIfDue(ctx); err != nil {
+		return err
 	}
 	if s.connected.Swap(false) {
 		s.compareAll()

@@ -105,9 +105,10 @@ const readMost = 500
 // Each calls visit with all records of a kind that a gateway has, in no order, some perhaps twice. A record that others
 // change meanwhile may be left out. One that is not readable has no version and no owner.
 func (s *Store) Each(ctx context.Context, kind, gateway string, visit func(key string, r Record) error) error {
-	return s.each(ctx, s.client, kind, gateway, visit)
+	return s.each(ctx, s.asking, kind, gateway, visit)
 }
 
+// each is Each by a client.
 func (s *Store) each(ctx context.Context, c *redis.Client, kind, gateway string,
 	visit func(string, Record) error,
 ) error {

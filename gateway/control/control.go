@@ -159,6 +159,31 @@ func (s *Status) Add(n Status) {
 	s.Traffic.DownPackets += n.Traffic.DownPackets
 }
 
+// Store is how the daemon gets on with the store that several gateways share.
+type Store struct {
+	Name    string    `json:"name"`           // of this gateway there
+	Up      bool      `json:"up"`             // the store answers
+	Why     string    `json:"why,omitempty"`  // why it does not
+	Since   time.Time `json:"since,omitzero"` // when that changed last; left out: it was not tried yet
+	Waiting int       `json:"waiting"`        // changes that are not in the store, at least
+	// how long the oldest of them waits
+	BehindMS int `json:"behind_ms"`
+	// records of this gateway that another one has taken in the store
+	Foreign int `json:"foreign,omitempty"`
+}
+
+// Member is a gateway that uses the store, as it has said itself there.
+type Member struct {
+	Name     string    `json:"name"`      // in the store
+	Version  string    `json:"version"`   // of gatewayd
+	Since    time.Time `json:"since"`     // when its daemon started
+	Said     time.Time `json:"said"`      // when it said all this, by its clock
+	Sessions int       `json:"sessions"`  // clients that are logged in there
+	Waiting  int       `json:"waiting"`   // changes that it had not written to the store
+	BehindMS int       `json:"behind_ms"` // how long the oldest of them had waited
+	There    bool      `json:"there"`     // it has said so within the last 10 s
+}
+
 // AdminPage is the state of the admin page.
 type AdminPage struct {
 	Listen   string `json:"listen"`   // address and port, or "unix:" and a path

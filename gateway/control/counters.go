@@ -261,6 +261,7 @@ var metricNotes = map[string]string{
 	"ipv6_addresses": "Link-local ones among them; without `lan.address6` this metric and the next ones are left out",
 	"clients": "The state `leased` has an address and has not been shown the login page, `preauth` " +
 		"was redirected to it, `authenticated` has a session: its packets are forwarded",
+	"store_up":          "This metric and the next ones are left out unless `store.kind` is `\"redis\"`",
 	"accounting_outbox": "Growing: no server answers",
 	"accounting_aside": "Of sessions of which a server confirmed no event in five attempts while it confirmed " +
 		"others. They are tried every ten minutes, in order, delay nobody, and are not part of `accounting_outbox`",

@@ -36,6 +36,10 @@ var (
 		"accounting_aside", "Accounting events set aside: no server confirms them, and servers confirm others.")
 	serverDesc = desc("radius_server_up", "1: the RADIUS server answered last, or was not asked yet; 0: it did not.",
 		"server", "purpose")
+	storeUpDesc      = desc("store_up", "1: the store that several gateways share answers; 0: it is away.")
+	storeWaitingDesc = desc("store_waiting_changes", "Changes that are not in the store, at least.")
+	storeBehindDesc  = desc("store_behind_seconds", "How long the oldest of them waits.")
+
 	unkeptDesc    = desc("sessions_unkept", "1 while sessions cannot be written to the disk, otherwise 0.")
 	addrs6Desc    = desc("ipv6_addresses", "IPv6 addresses of clients.")
 	contestsDesc  = desc("ipv6_address_contests", "IPv6 addresses that another client claims, whose owner is asked for.")
@@ -56,7 +60,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, asideDesc, serverDesc, unkeptDesc,
-		addrs6Desc, contestsDesc, leases6Desc, preferredDesc, validDesc, bytesDesc, forwardDesc,
+		storeUpDesc, storeWaitingDesc, storeBehindDesc, addrs6Desc, contestsDesc, leases6Desc, preferredDesc, validDesc,
+		bytesDesc, forwardDesc,
 	} {
 		ch <- d
 	}
@@ -88,6 +93,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	if s.IPv6 != nil {
 		s.IPv6.collect(send)
 	}
+	s.Store.collect(send)
 	send(bytesDesc, prometheus.CounterValue, float64(s.Traffic.UpBytes), "up")
 	send(bytesDesc, prometheus.CounterValue, float64(s.Traffic.DownBytes), "down")
 	send(forwardDesc, prometheus.CounterValue, float64(s.Traffic.UpPackets), "up")
@@ -130,7 +136,8 @@ func (c networksCollector) Collect(ch chan<- prometheus.Metric) {
 	if len(s.Networks) == 0 {
 		collector{func() Status { return s }}.Collect(ch)
 	}
-	if len(s.Networks) > 0 { // the admin page is of no network
+	if len(s.Networks) > 0 { // the admin page and the store are of no network
+		s.Store.collect(sendTo(ch))
 		collectFamilies(&Status{Admin: s.Admin}, sendTo(ch))
 	}
 	for _, n := range s.Networks {
@@ -169,6 +176,20 @@ func (v *IPv6) collect(send sender) {
 		send(preferredDesc, prometheus.GaugeValue, float64(p.PreferredUntil.Unix()), p.Prefix.String())
 		send(validDesc, prometheus.GaugeValue, float64(p.ValidUntil.Unix()), p.Prefix.String())
 	}
+}
+
+// collect sends the metrics of a store; nil: there is none.
+func (v *Store) collect(send sender) {
+	if v == nil {
+		return
+	}
+	up := 0.
+	if v.Up {
+		up = 1
+	}
+	send(storeUpDesc, prometheus.GaugeValue, up)
+	send(storeWaitingDesc, prometheus.GaugeValue, float64(v.Waiting))
+	send(storeBehindDesc, prometheus.GaugeValue, float64(v.BehindMS)/1000)
 }
 
 // Metrics answers GET /metrics with the metrics of a Status, of the Go runtime and of the process.

@@ -193,6 +193,7 @@ func (t limitDefaults) setDefaults(login *session.Login) {
 	}
 	setDefault(&l.UpBps, given.UpBps, d.UpRate)
 	setDefault(&l.DownBps, given.DownBps, d.DownRate)
+	setDefault(&l.Connections, given.Connections, uint32(max(0, d.Connections)))
 	setDefault(&l.UpBytes, given.UpBytes, d.UpQuota)
 	setDefault(&l.DownBytes, given.DownBytes, d.DownQuota)
 	setDefault(&l.TotalBytes, given.TotalBytes, d.TotalQuota)

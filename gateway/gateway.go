@@ -34,6 +34,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/guesses"
 	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/nat"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/connlimit"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 	"github.com/gateweigh/gateweigh/gateway/oidc"
 	"github.com/gateweigh/gateweigh/gateway/portal"
@@ -111,7 +112,8 @@ type gateway struct {
 
 	portless budget.OncePerMinute // messages of clients without ports
 
-	connections *conntrack.Ender // ends those of clients with their sessions
+	connections *conntrack.Ender   // ends those of clients with their sessions
+	counting    *connlimit.Limiter // bounds how many clients have at once; nil: nothing does
 
 	// known is closed once the table is open. Clients that the data path reports earlier are reported again with their
 	// next packet.
@@ -168,7 +170,8 @@ func (g *gateway) parts() []part {
 	return []part{
 		step("checks", g.check),
 		{"state_dir", g.openState},
-		{"address translation", g.openNAT}, // before the data path, which redirects where nothing translates
+		{"address translation", g.openNAT},        // before the data path, which redirects where nothing translates
+		{"limits of connections", g.openCounting}, // as well
 		step("port 80", func() error { g.openHome(); return nil }),
 		{"vouchers", g.openVouchers}, // closed after the sessions, whose ends it has
 		{"day", g.openDaily},         // closed after the sessions, whose ends it has
@@ -180,6 +183,7 @@ func (g *gateway) parts() []part {
 		{"sessions of the day", g.serveDaily},
 		{"rooms", g.openRooms},
 		step("clients of a former daemon", g.reconcile),
+		step("their limits of connections", g.startCounting),
 		step("their connections", g.endFormer),
 		step("clients without a lease", g.forgetUnleased),
 		{"newcomers", g.openNewcomers},

@@ -34,7 +34,8 @@ func (g *gateway) radiusConfig() radius.Config {
 		NASPortID: g.cfg.LAN.Interface, CalledStationID: r.CalledStationID, Method: radius.Method(r.Method),
 		Timeout: r.Timeout, Retries: r.Retries,
 		InterimDefault: r.Interim, SwapOctets: r.SwapOctets, LocalAccounts: !g.cfg.Auth.Has(config.MethodRADIUS),
-		LocalUsers: voucher.UserOf(""), Log: g.log, Prefixes: g.sessionPrefixes, Profiles: map[string]radius.Profile{},
+		LocalUsers: voucher.UserOf(""), Log: g.log, Prefixes: g.sessionPrefixes,
+		Connections: g.cfg.CountsConnections(), Profiles: map[string]radius.Profile{},
 	}
 	if r.Retries == 0 {
 		out.Retries = -1 // none: for radius, 0 means the default

@@ -17,6 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
 	"github.com/gateweigh/gateweigh/gateway/ident"
 	"github.com/gateweigh/gateweigh/gateway/nat"
+	"github.com/gateweigh/gateweigh/gateway/netfilter/connlimit"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 )
 
@@ -74,7 +75,7 @@ func detach(cfg *config.Config, s datapath.Setup, force bool) error {
 		return err
 	}
 	// A daemon that holds the table lets go of it once it notices that the rest is gone.
-	if err = nat.Remove(nat.Table(s.LAN())); err != nil {
+	if err = errors.Join(nat.Remove(nat.Table(s.LAN())), connlimit.Remove(s.LAN())); err != nil {
 		return err
 	}
 	if !s.StayClosed {
@@ -99,7 +100,7 @@ func Guard(lan string) error {
 // LeftInKernel reports whether anything of a gateway is in the kernel: programs, a device, rules, or the guard.
 func LeftInKernel(cfg *config.Config) bool {
 	return Pinned(cfg) || ident.LeftInKernel(identPins(cfg)) || leftBy(setup(cfg)) || guard.IsShut(cfg.LAN.Interface) ||
-		nat.LeftInKernel(nat.Table(cfg.LAN.Interface))
+		nat.LeftInKernel(nat.Table(cfg.LAN.Interface)) || connlimit.LeftInKernel(cfg.LAN.Interface)
 }
 
 // Pinned reports whether programs and maps are pinned. Pins belong to the machine and not to the network namespace: the
@@ -213,6 +214,9 @@ func (g *gateway) openPath(context.Context) (o opened, err error) {
 	s.RemoveFormer = func() error { return leaveFormer(kind, s) }
 	if g.dp, err = kind.Open(s); err != nil {
 		return o, err
+	}
+	if g.counting != nil {
+		g.dp.Forwarder = countedPath{g.dp.Forwarder, g.counting}
 	}
 	// Clients that it reports while it is closed find the sessions closed, and are reported to the next daemon.
 	return opened{run: g.dp.Wait, close: g.dp.Close}, nil

@@ -54,7 +54,7 @@ func (g *gateway) providersConfig() oidc.Config {
 func limitsOf(p config.Profile) session.Limits {
 	return session.Limits{
 		SessionTimeout: p.SessionTimeout, IdleTimeout: p.IdleTimeout, UpBytes: p.UpQuota, DownBytes: p.DownQuota,
-		TotalBytes: p.TotalQuota, UpBps: p.UpRate, DownBps: p.DownRate}
+		TotalBytes: p.TotalQuota, UpBps: p.UpRate, DownBps: p.DownRate, Connections: uint32(p.Connections)}
 }
 
 // endVisits closes what a device could reach while it logged in at a provider.

@@ -235,7 +235,8 @@ func (s *several) served() (all []control.Network) {
 // network is the gateway's network as operators see it.
 func (g *gateway) network() control.Network {
 	table := limitDefaults{g.table, g, true}
-	n := control.Network{Name: g.cfg.Name, Table: table, Changes: table, Status: g.status, Devices: rememberedDevices{g}}
+	n := control.Network{Name: g.cfg.Name, Table: table, Changes: table, Status: g.status, Devices: rememberedDevices{g},
+		Counting: g.counting != nil}
 	if g.cfg.Name != "" {
 		n.Has = g.isOfNetwork
 	}

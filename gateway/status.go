@@ -39,6 +39,7 @@ func (g *gateway) status() control.Status {
 	}
 	g.switched.showIn(&st)
 	g.showNAT(&st)
+	g.showCounting(&st)
 	total, err := g.dp.Total()
 	if err != nil {
 		g.log.Warn("reading the clients' counters", "err", err)

@@ -55,6 +55,7 @@ func addCompletions(root *cobra.Command, socket *string) {
 		"batch": none, "for": none, "until": none, "online": none, "data": none,
 		"note":    none,
 		"up-rate": none, "down-rate": none, "up-quota": none, "down-quota": none, "total-quota": none,
+		"connections": none,
 	}
 	manual.Complete(root, argument, flag)
 }

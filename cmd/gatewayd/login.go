@@ -23,6 +23,7 @@ type grants struct {
 	session, idle                  time.Duration
 	upRate, downRate               string
 	upQuota, downQuota, totalQuota string
+	connections                    uint32
 }
 
 func loginCommand(socket *string) *cobra.Command {
@@ -78,6 +79,7 @@ func (g *grants) add(f *pflag.FlagSet) {
 	f.StringVar(&g.upQuota, "up-quota", "", "bytes the client may send, such as 1GB")
 	f.StringVar(&g.downQuota, "down-quota", "", "bytes the client may receive")
 	f.StringVar(&g.totalQuota, "total-quota", "", "bytes in both directions together")
+	f.Uint32Var(&g.connections, "connections", 0, "connections of the client at once, where limits.connections is set")
 	f.StringVar(&g.totalQuota, "quota", "", "")
 	_ = f.MarkHidden("quota") // its former name
 }
@@ -158,7 +160,8 @@ func loginRequest(addr, user, mac string, g grants) (control.LoginRequest, error
 	if g.session < 0 || g.idle < 0 {
 		return req, errors.New("time-outs cannot be negative")
 	}
-	req.Limits = control.Limits{SessionTimeoutSeconds: g.session.Seconds(), IdleTimeoutSeconds: g.idle.Seconds()}
+	req.Limits = control.Limits{SessionTimeoutSeconds: g.session.Seconds(), IdleTimeoutSeconds: g.idle.Seconds(),
+		Connections: g.connections}
 	for _, v := range []struct {
 		flag, text string
 		parse      func(string) (uint64, error)

@@ -51,6 +51,7 @@ func (c *Config) check() strict.Problems {
 	k.checkDatapath()
 	k.checkIPv6()
 	k.checkFlowLog()
+	k.checkConnections()
 	k.checkMetrics()
 	k.checkAdmin()
 	k.checkStore()

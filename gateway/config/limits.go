@@ -5,8 +5,10 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath/kinds"
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
@@ -17,6 +19,50 @@ type Limits struct {
 	UpRate, DownRate               uint64 // bits of IP packets a second
 	UpQuota, DownQuota, TotalQuota uint64 // bytes of a session
 	SessionsPerUser                int    // at once
+	// Connections are those of a client at once. NoConnections: only logins that have a limit are limited.
+	Connections int
+}
+
+// NoConnections is a number of connections that does not limit, though logins may (Limits.CountsConnections).
+const NoConnections = -1
+
+// CountsConnections reports whether a client's connections may have a limit: one of the configuration, or where that
+// says "none" one of a login.
+func (c *Config) CountsConnections() bool {
+	return c.Limits.Connections != 0 || slices.ContainsFunc(c.Profiles, func(p Profile) bool { return p.Connections != 0 })
+}
+
+// maxConnections is more than any client has.
+const maxConnections = 1_000_000
+
+// connectionsOrNone reads a number of connections; "none" is NoConnections.
+func connectionsOrNone(v any) (int, error) {
+	if v == "none" {
+		return NoConnections, nil
+	}
+	n, err := strict.Integer(1, maxConnections)(v)
+	if err != nil {
+		err = fmt.Errorf(`%w; or "none"`, err)
+	}
+	return n, err
+}
+
+// checkConnections checks that the kernel sees the connections that it is to count.
+func (k *checker) checkConnections() {
+	if !k.CountsConnections() {
+		return
+	}
+	key := "limits.connections"
+	if k.Limits.Connections == 0 {
+		key = "limits.profile.connections"
+	}
+	traits := kinds.TraitsOf(k.Datapath.Kind)
+	switch {
+	case k.Datapath.Forward == ForwardRedirect && traits.UsesKey("forward"):
+		k.report(key, `datapath.forward = "redirect" has packets pass by the kernel's table of connections: use "auto"`)
+	case k.Datapath.Fast && traits.FastUntracked:
+		k.report(key, "datapath.fast redirects packets past the kernel's table of connections: use datapath.fast = false")
+	}
 }
 
 // Profile is limits with a name. A server gives them to a session by Filter-Id. A limit of zero is none of the profile.
@@ -37,6 +83,7 @@ func (c *Config) limitSettings() []setting {
 		keyAt("limits.down_quota", &l.DownQuota, size),
 		keyAt("limits.total_quota", &l.TotalQuota, size),
 		keyAt("limits.sessions_per_user", &l.SessionsPerUser, strict.Integer(1, 1_000_000)),
+		keyAt("limits.connections", &l.Connections, connectionsOrNone),
 	}, c.profileSettings()...)
 }
 
@@ -55,6 +102,8 @@ func (c *Config) profileSettings() []setting {
 		column("limits.profile.total_quota", all, size, func(p *Profile, v uint64) { p.TotalQuota = v }),
 		column("limits.profile.sessions_per_user", all, strict.Integer(1, 1_000_000),
 			func(p *Profile, v int) { p.SessionsPerUser = v }),
+		column("limits.profile.connections", all, strict.Integer(1, maxConnections),
+			func(p *Profile, v int) { p.Connections = v }),
 	}
 }
 

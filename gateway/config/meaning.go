@@ -304,6 +304,8 @@ var meanings = map[string]meaning{
 		"login is refused, but one with the MAC address of such a session replaces it. " +
 		"Upper and lower case are one name. Click-through logins without a room and those by `gatewayd login` " +
 		"count too, but are never refused"},
+	"limits.connections": {unset: noLimit, text: "connections of a client [at once](../nat.md#connections-of-a-client), " +
+		"of all of its addresses. A number, or `\"none\"`: only those of logins that have a limit are counted"},
 	"limits.profile.name": {unset: required, text: "a table `[[limits.profile]]` for each profile: limits that a server " +
 		"gives by Filter-Id with this name. Limits that it gives itself replace those of the profile, and `[limits]` has " +
 		"those that neither has. With profiles a login whose Filter-Id names none is refused"},
@@ -315,6 +317,7 @@ var meanings = map[string]meaning{
 	"limits.profile.down_quota":        {unset: ofLimits, text: "as `limits.down_quota`"},
 	"limits.profile.total_quota":       {unset: ofLimits, text: "as `limits.total_quota`"},
 	"limits.profile.sessions_per_user": {unset: ofLimits, text: "as `limits.sessions_per_user`"},
+	"limits.profile.connections":       {unset: ofLimits, text: "as `limits.connections`"},
 
 	"datapath.kind": {text: "[data path](../data-paths.md): `\"ebpf\"` unless you compare; `\"kernel\"` is for " +
 		"PPPoE clients alone"},

@@ -21,6 +21,7 @@
 package control
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"time"
@@ -57,7 +58,13 @@ type Network struct {
 	Changes Changer               // of its sessions; nil: they are not changed
 	Devices Devices               // that are remembered; nil: none are
 	Has     func(netip.Addr) bool // whether an address belongs to the network; nil: every address does
+	// Counting: clients' connections are counted, so that they can be limited.
+	Counting bool
 }
+
+// errNotCounted refuses a limit of connections where nothing counts them.
+var errNotCounted = errors.New("connections are not counted here: set limits.connections in the configuration, to a " +
+	"number or to \"none\", and restart gatewayd")
 
 // Status is the status of a daemon, or of one of its networks. The maps are counters by label value; none is by client.
 type Status struct {
@@ -284,6 +291,7 @@ type Limits struct {
 	TotalBytes            uint64  `json:"total_bytes,omitempty"`             // of the session, both together
 	UpBps                 uint64  `json:"up_bps,omitempty"`                  // bits a second
 	DownBps               uint64  `json:"down_bps,omitempty"`                // bits a second
+	Connections           uint32  `json:"connections,omitempty"`             // of the client at once
 }
 
 // LoginRequest admits a client without authentication, with these limits and no others. With MAC the client needs no
@@ -352,6 +360,7 @@ func asShown(client session.Session, network string) Session {
 			UpBytes:               client.Limits.UpBytes, DownBytes: client.Limits.DownBytes,
 			TotalBytes: client.Limits.TotalBytes,
 			UpBps:      client.Limits.UpBps, DownBps: client.Limits.DownBps,
+			Connections: client.Limits.Connections,
 		},
 		Traffic: Traffic{
 			UpBytes: client.Counts.UpBytes, UpPackets: client.UpPackets, DownBytes: client.Counts.DownBytes,

@@ -53,6 +53,8 @@ var Families = []Family{
 		LabelValue{"ipv6", "dropped"},
 		LabelValue{"rate", "dropped: beyond the client's rate"},
 		LabelValue{"quota", "dropped: beyond the client's quota"},
+		LabelValue{"connections", "refused by RST or ICMP, or dropped: they would have begun a connection beyond the " +
+			"client's [limit](../nat.md#connections-of-a-client). They are in `stack` or `forwarded` too"},
 		LabelValue{"malformed", "dropped: lengths do not fit header or frame"},
 		LabelValue{"unasked", "dropped: by IPv6 from outside, without a packet of the client's before it ([`lan.inbound6`]" +
 			"(gatewayd-keys.md#lan))"},
@@ -72,6 +74,8 @@ var Families = []Family{
 		LabelValue{"guarded-again", "the guard's rules found removed or changed, and put back"},
 		LabelValue{"forwarding-again", "forwarding found switched off, and switched on again; with all data paths"},
 		LabelValue{"nat-again", "rules of [NAT](../nat.md) found removed, and put back; with all data paths"},
+		LabelValue{"connections-again", "rules that count [connections](../nat.md#connections-of-a-client) found removed, " +
+			"and put back"},
 		LabelValue{"error", "attempts that failed: see the log"},
 	),
 	family("dhcp", "What the DHCP server did.", "event",

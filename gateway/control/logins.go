@@ -51,6 +51,9 @@ func (s *server) admitAny(req LoginRequest) error {
 
 // admit carries out one request. code is the HTTP status of a failure.
 func (n Network) admit(req LoginRequest) (session.Session, int, error) {
+	if req.Limits.Connections > 0 && !n.Counting {
+		return session.Session{}, http.StatusConflict, errNotCounted
+	}
 	if req.MAC != "" {
 		if code, err := n.giveAddress(req); err != nil {
 			return session.Session{}, code, err

@@ -98,6 +98,7 @@ func (l Limits) granted() session.Limits {
 	return session.Limits{
 		SessionTimeout: seconds(l.SessionTimeoutSeconds), IdleTimeout: seconds(l.IdleTimeoutSeconds),
 		UpBytes: l.UpBytes, DownBytes: l.DownBytes, TotalBytes: l.TotalBytes, UpBps: l.UpBps, DownBps: l.DownBps,
+		Connections: l.Connections,
 	}
 }
 

@@ -118,6 +118,7 @@ type ChangeRequest struct {
 	TotalBytes            *uint64  `json:"total_bytes,omitempty"`
 	UpBps                 *uint64  `json:"up_bps,omitempty"`
 	DownBps               *uint64  `json:"down_bps,omitempty"`
+	Connections           *uint32  `json:"connections,omitempty"` // of the client at once
 }
 
 // Bounds of limits that an operator gives.
@@ -129,7 +130,7 @@ const (
 
 // check refuses changes that no session can have.
 func (r ChangeRequest) check() error {
-	changes := r.AddSeconds != 0 || r.AddBytes != 0
+	changes := r.AddSeconds != 0 || r.AddBytes != 0 || r.Connections != nil
 	for _, s := range []*float64{&r.AddSeconds, r.SessionTimeoutSeconds, r.IdleTimeoutSeconds} {
 		if s != nil && (!(*s >= 0 && *s <= maxLimitSeconds) || *s > 0 && *s < 1) {
 			return errors.New("times must be seconds from 1 to ten years, or 0")
@@ -172,19 +173,22 @@ func (a Answers) Change(req ChangeRequest) (Session, error) {
 	if err := req.check(); err != nil {
 		return Session{}, refuse(http.StatusBadRequest, err)
 	}
-	n, s, err := a.sessionAt(req.Addr, req.ID)
+	network, s, err := a.sessionAt(req.Addr, req.ID)
 	if err != nil {
 		return Session{}, err
 	}
-	if n.Changes == nil {
+	if network.Changes == nil {
 		return Session{}, refuse(http.StatusNotImplemented, errors.New("sessions of this table cannot be changed"))
+	}
+	if n := req.Connections; n != nil && *n > 0 && !network.Counting {
+		return Session{}, refuse(http.StatusConflict, errNotCounted)
 	}
 	if isOfVoucher(s.User) && req.ofVoucher() {
 		return Session{}, refuse(http.StatusConflict, fmt.Errorf("the time and data of %s are those of its voucher: make "+
 			"another voucher, or change idle time and rates", req.Addr))
 	}
 	var problem error
-	err = n.Changes.Alter(req.Addr, s.ID, func(l *session.Limits) { problem = req.apply(l) })
+	err = network.Changes.Alter(req.Addr, s.ID, func(l *session.Limits) { problem = req.apply(l) })
 	switch {
 	case problem != nil:
 		return Session{}, refuse(http.StatusConflict, problem)
@@ -213,6 +217,9 @@ func (r ChangeRequest) apply(l *session.Limits) error {
 		if f.value != nil {
 			*f.limit = *f.value
 		}
+	}
+	if n := r.Connections; n != nil {
+		next.Connections = *n
 	}
 	if r.AddSeconds > 0 {
 		if next.SessionTimeout == 0 {

@@ -99,6 +99,8 @@ type Limits struct {
 	// UpBytes, DownBytes and TotalBytes are values of the client's Counters (for TotalBytes of their sum) at which
 	// forwarding stops.
 	UpBytes, DownBytes, TotalBytes uint64
+	// Connections are how many connections the client may have at once. Data paths leave that to package connlimit.
+	Connections uint32
 }
 
 // Counters count the IP packets forwarded for a client as on the wire (a buffer of many counts as all that it

@@ -120,7 +120,7 @@ func (d *Desk) Resume(s session.Session) {
 	defer d.mu.Unlock()
 	login := s.Login
 	login.Explicit = session.ExplicitLimits{SessionTimeout: true, IdleTimeout: true, UpBytes: true, DownBytes: true,
-		TotalBytes: true, UpBps: true, DownBps: true}
+		TotalBytes: true, UpBps: true, DownBps: true, Connections: true}
 	a := d.answers[s.MAC]
 	if a == nil {
 		d.makeRoom()

@@ -190,7 +190,7 @@ func (n *NAT) Run(ctx context.Context, gone func() bool) error {
 
 // isOther reports whether a table is the guard or the translation of another LAN, or has no rules.
 func (n *NAT) isOther(family uint8, table string) bool {
-	if shared.IsOwnTable(family, table) {
+	if shared.IsOwnTable(family, table) || guard.CountsConnections(family, table) {
 		return true
 	}
 	if IsOwnTable(family, table) {

@@ -24,6 +24,7 @@ const (
 	vendorWISPr      = 14122
 	vendorChilliSpot = 14559
 	vendorMikrotik   = 14988
+	vendorHuawei     = 2011
 
 	wisprMaxUp, wisprMaxDown, wisprTerminate = 7, 8, 9
 
@@ -33,6 +34,8 @@ const (
 
 	mikrotikRecv, mikrotikXmit, mikrotikRate, mikrotikRecvHigh, mikrotikXmitHigh = 1, 2, 8, 14, 15
 	mikrotikTotal, mikrotikTotalHigh                                             = 17, 18
+
+	huaweiConnections = 92 // Huawei-Layer4-Session-Limit
 )
 
 // limit is a limit that a packet may have in several attributes. The zero value is one that it has not.
@@ -75,6 +78,9 @@ func (c *Config) limits(p *radius.Packet) (l packetLimits, err error) {
 		return l, err
 	}
 	l.addQuotas(p, c.SwapOctets)
+	if c.Connections {
+		l.Connections, l.given.Connections = vendorNumber(p, vendorHuawei, huaweiConnections)
+	}
 	var every time.Duration
 	every, l.interim = duration(p, rfc2869.AcctInterimInterval_Type)
 	l.Interim = c.interim(every)
@@ -124,6 +130,7 @@ func (l *packetLimits) fill(p Profile) {
 	orProfile(&l.TotalBytes, &l.given.TotalBytes, p.TotalBytes)
 	orProfile(&l.UpBps, &l.given.UpBps, p.UpBps)
 	orProfile(&l.DownBps, &l.given.DownBps, p.DownBps)
+	orProfile(&l.Connections, &l.given.Connections, p.Connections)
 	l.sessions = cmp.Or(l.sessions, p.Sessions)
 }
 
@@ -179,6 +186,7 @@ func (l packetLimits) change(began time.Time) func(*session.Limits) {
 		replace(&to.TotalBytes, l.TotalBytes, l.given.TotalBytes)
 		replace(&to.UpBps, l.UpBps, l.given.UpBps)
 		replace(&to.DownBps, l.DownBps, l.given.DownBps)
+		replace(&to.Connections, l.Connections, l.given.Connections)
 		replace(&to.Interim, l.Interim, l.interim)
 	}
 }

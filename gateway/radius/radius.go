@@ -106,8 +106,10 @@ type Config struct {
 	// SwapOctets makes input what the client received, in accounting and in ChilliSpot-Max-*, for servers that expect
 	// this.
 	SwapOctets bool
-	Profiles   map[string]Profile // by what Filter-Id calls them
-	Log        *slog.Logger       // of what servers do wrong; nil: discarded
+	// Connections: limits of connections are carried out.
+	Connections bool
+	Profiles    map[string]Profile // by what Filter-Id calls them
+	Log         *slog.Logger       // of what servers do wrong; nil: discarded
 	// Prefixes returns the IPv6 prefixes that are a session's alone. nil: none are.
 	Prefixes func(session.Session) Prefixes
 	// LocalAccounts means that passwords are also checked without these servers: Acct-Authentic is then Local.

@@ -35,12 +35,13 @@ const hasExtra = 0x80
 
 // Tags of extra.
 const (
-	tagOwner   = 1
-	tagAddress = 2 // a further one
-	tagGrant6  = 3 // kind, length and address: one prefix of what a server gives by IPv6
-	tagNetwork = 4 // that was delegated: its length, and its address
-	tagWay     = 5 // how the device came in
-	tagGuest   = 6 // what a guest said and accepted: five texts
+	tagOwner       = 1
+	tagAddress     = 2 // a further one
+	tagGrant6      = 3 // kind, length and address: one prefix of what a server gives by IPv6
+	tagNetwork     = 4 // that was delegated: its length, and its address
+	tagWay         = 5 // how the device came in
+	tagGuest       = 6 // what a guest said and accepted: five texts
+	tagConnections = 7 // limit of connections at once, a number
 )
 
 // Names, in the file, of the state Authenticated for a client with a PPPoE session (line): without and with networks
@@ -112,6 +113,9 @@ func appendExtra(b []byte, s *Session) []byte {
 	if s.Guest != nil {
 		n++
 	}
+	if s.Limits.Connections != 0 {
+		n++
+	}
 	granted, more := appendGrant6(nil, s.IPv6)
 	if n += more; n == 0 {
 		return b
@@ -129,6 +133,9 @@ func appendExtra(b []byte, s *Session) []byte {
 			texts = appendText(texts, text)
 		}
 		b = appendText(append(b, tagGuest), texts)
+	}
+	if n := s.Limits.Connections; n != 0 {
+		b = appendText(append(b, tagConnections), appendNumbers(nil, uint64(n)))
 	}
 	for _, addr := range s.FurtherAddrs {
 		b = appendText(append(b, tagAddress), addr.AsSlice())
@@ -153,6 +160,10 @@ func (d *decoder) extra(s *Session) {
 			s.Guest = &Guest{Terms: string(g.text()), Room: string(g.text()), LastName: string(g.text()),
 				Name: string(g.text()), Email: string(g.text())}
 			d.damaged = d.damaged || g.end() != nil
+		case tagConnections:
+			number := decoder{rest: text}
+			s.Limits.Connections = uint32(number.number())
+			d.damaged = d.damaged || number.end() != nil
 		case tagAddress:
 			addr, known := netip.AddrFromSlice(text)
 			d.damaged = d.damaged || !known

@@ -37,6 +37,7 @@ var (
 	}
 	owned = func() session.Session { // with what records of former versions do not have
 		s := online(netip.MustParsePrefix("203.0.113.0/28"))
+		s.Limits.Connections = 4_000_000_000
 		s.Owner, s.FurtherAddrs = "west", []netip.Addr{netip.MustParseAddr("2001:db8::5"), netip.MustParseAddr("10.1.0.7")}
 		prefix := func(n byte) []netip.Prefix {
 			return []netip.Prefix{netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, n}), 48),

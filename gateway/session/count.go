@@ -67,7 +67,7 @@ func (t *Table) permit(of *client, e *entry) datapath.Client {
 	c.Routes = slices.Concat(c.Routes, line.Routes)
 	l, n, read := e.limits(), &e.counts, &e.read
 	c.Limits = datapath.Limits{
-		UpBps: l.UpBps, DownBps: l.DownBps,
+		UpBps: l.UpBps, DownBps: l.DownBps, Connections: l.Connections,
 		UpBytes:    stopAt(l.UpBytes, n.UpBytes, read.UpBytes),
 		DownBytes:  stopAt(l.DownBytes, n.DownBytes, read.DownBytes),
 		TotalBytes: stopAt(l.TotalBytes, n.UpBytes+n.DownBytes, read.UpBytes+read.DownBytes),

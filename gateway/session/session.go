@@ -71,6 +71,7 @@ type Limits struct {
 	SessionTimeout, IdleTimeout    time.Duration
 	UpBytes, DownBytes, TotalBytes uint64 // of the session
 	UpBps, DownBps                 uint64 // bits a second
+	Connections                    uint32 // of the client at once, as connection tracking counts them
 	// Interim is how often accounting is updated; zero: only at start and end.
 	Interim time.Duration
 }
@@ -80,7 +81,7 @@ type Limits struct {
 type ExplicitLimits struct {
 	SessionTimeout, IdleTimeout    bool
 	UpBytes, DownBytes, TotalBytes bool
-	UpBps, DownBps                 bool
+	UpBps, DownBps, Connections    bool
 }
 
 // Names of quotas, as the configuration has them.

@@ -34,6 +34,7 @@ var limitKeys = []limit{
 	amount("down_quota", "down_bytes", config.ParseSize, func(g *accountLimits) *uint64 { return &g.limits.DownBytes }),
 	amount("total_quota", "total_bytes", config.ParseSize, func(g *accountLimits) *uint64 { return &g.limits.TotalBytes }),
 	{key: "sessions_per_user", set: setSessions},
+	{key: "connections", set: setConnections},
 }
 
 // amount returns the key of a rate or a quota. parse reads its value, as in the configuration.
@@ -111,6 +112,15 @@ func setSessions(g *accountLimits, text string) error {
 		return fmt.Errorf("must be a whole number of at least 1, not %q", text)
 	}
 	g.sessions = int(n)
+	return nil
+}
+
+func setConnections(g *accountLimits, text string) error {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || n == 0 {
+		return fmt.Errorf("must be a whole number of at least 1, not %q", text)
+	}
+	g.limits.Connections = uint32(n)
 	return nil
 }
 

@@ -115,7 +115,11 @@ func (d *Datapath) readVariance(family uint8, ruled bool) stack.Variance {
 	if !ruled || d.cfg.FlowCache != FlowCacheAuto {
 		return stack.Variance{Marks: true}
 	}
-	v, err := stack.ReadVariance(family, guarding,
+	// What counts connections decides about the first packet of each alone, which is never cached.
+	steady := func(family uint8, table string) bool {
+		return guarding(family, table) || guard.CountsConnections(family, table)
+	}
+	v, err := stack.ReadVariance(family, steady,
 		stack.Crossing{LAN: d.lan.Name, WAN: d.wan.Name, LANIndex: d.lan.Index, WANIndex: d.wan.Index})
 	if err != nil {
 		v.Established = "netfilter's rules cannot be read: " + err.Error()

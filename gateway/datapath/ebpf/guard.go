@@ -40,7 +40,7 @@ func (d *Datapath) keepGuard() {
 
 // isOther reports whether a table is the guard of another LAN, or another one without effect on this LAN's packets.
 func (d *Datapath) isOther(family uint8, table string) bool {
-	return shared.IsOwnTable(family, table) ||
+	return shared.IsOwnTable(family, table) || guard.CountsConnections(family, table) ||
 		family == uint8(nftables.Inet) && guard.IsOwnTable(table) && table != guard.Table(d.net.Interface)
 }
 

@@ -22,6 +22,7 @@ const (
 	kindDelete = kindNew | 2
 
 	tupleOrig, tupleReply, status     = 1, 2, 3
+	protocolInfo                      = 4
 	countersOrig, countersReply       = 9, 10
 	id, zone, timestamp, filter, seen = 12, 18, 20, 25, 27
 
@@ -34,6 +35,10 @@ const (
 	protoICMPCode                       = 6
 	protoICMP6ID, protoICMP6Type        = 7, 8
 	protoICMP6Code                      = 9
+
+	infoTCP, tcpState = 1, 1
+	// States of TCP after which nothing more is sent (enum tcp_conntrack).
+	tcpTimeWait, tcpClose = 7, 8
 
 	counterPackets, counterBytes = 1, 2
 
@@ -78,6 +83,8 @@ type Connection struct {
 	Reported    time.Time // when this happened, from Linux 6.14 on
 	message     []byte
 	dying       bool // the kernel is removing it
+	// Closed: it is of TCP, both sides have ended it, and its entry stays for a while.
+	Closed bool
 }
 
 var (
@@ -104,6 +111,8 @@ func Read(data []byte) (c Connection, err error) {
 			return c.Got.read(v)
 		case status:
 			c.dying = parseNumber(v)&statusDying != 0
+		case protocolInfo:
+			return c.readState(v)
 		case zone:
 			c.Zone = uint16(parseNumber(v))
 		case timestamp:
@@ -209,6 +218,18 @@ func (n *Counted) read(nested []byte) bool {
 			n.Bytes = parseNumber(v)
 		}
 		return true
+	})
+}
+
+// readState takes the nested properties of the connection's protocol.
+func (c *Connection) readState(nested []byte) bool {
+	return attributes(nested, func(kind uint16, v []byte) bool {
+		return kind != infoTCP || attributes(v, func(kind uint16, v []byte) bool {
+			if n := parseNumber(v); kind == tcpState {
+				c.Closed = n == tcpTimeWait || n == tcpClose
+			}
+			return true
+		})
 	})
 }
 

@@ -136,8 +136,21 @@ func (g Guard) RenewWithFrames(gateway netip.Addr, indexes ...int) error {
 	})
 }
 
-// IsOwnTable reports whether a table of nftables, of the inet family, is a Guard's.
-func IsOwnTable(table string) bool { return strings.HasPrefix(table, Prefix) }
+// IsOwnTable reports whether a table of nftables, of the inet family, is a Guard's, or another one of gatewayd's
+// without effect on packets. Those that count connections are neither.
+func IsOwnTable(table string) bool {
+	return strings.HasPrefix(table, Prefix) && !strings.HasPrefix(table, CountingPrefix)
+}
+
+// CountsConnections reports whether a table of nftables counts clients' connections. It is there before a data path
+// opens, and what changes in it changes the way of no packet but the first of a connection.
+func CountsConnections(family uint8, table string) bool {
+	return family == uint8(nftables.Inet) && strings.HasPrefix(table, CountingPrefix)
+}
+
+// CountingPrefix begins the names of tables that count connections (package connlimit). No table of Guard's begins so,
+// because their names have no hyphen after the first.
+const CountingPrefix = Prefix + "connections-"
 
 // Remove removes Shut's table of a LAN, if it exists: the kernel then forwards for everybody.
 func Remove(lan string) error { return remove(forwarding(lan), "giving up guarding "+lan) }

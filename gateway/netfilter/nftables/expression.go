@@ -275,6 +275,35 @@ func Prohibited() Expr {
 	}}
 }
 
+// ProhibitedInet is Prohibited in a table of the family Inet, for both of its kinds of packets (IPv6: RFC 4443, 3.1).
+func ProhibitedInet() Expr {
+	return Expr{"reject", func(e *netlink.AttributeEncoder) {
+		e.Uint32(unix.NFTA_REJECT_TYPE, unix.NFT_REJECT_ICMPX_UNREACH)
+		e.Uint8(unix.NFTA_REJECT_ICMP_CODE, unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED)
+	}}
+}
+
+// ConnectionsOver continues with the packet of a connection with which there are more than a number at once: those
+// whose packets have come to this rule, and that are in the kernel's table. TCP's count until both sides have closed.
+func ConnectionsOver(most uint32) Expr {
+	return Expr{"connlimit", func(e *netlink.AttributeEncoder) {
+		const count, flags, above = 1, 2, 1 // NFTA_CONNLIMIT_..., NFT_CONNLIMIT_F_INV
+		e.Uint32(count, most)
+		e.Uint32(flags, above)
+	}}
+}
+
+// Faster continues with packets that come to this rule more often than each second.
+func Faster(eachSecond uint32) Expr {
+	return Expr{"limit", func(e *netlink.AttributeEncoder) {
+		e.Uint64(unix.NFTA_LIMIT_RATE, uint64(eachSecond))
+		e.Uint64(unix.NFTA_LIMIT_UNIT, 1)
+		e.Uint32(unix.NFTA_LIMIT_BURST, eachSecond)
+		e.Uint32(unix.NFTA_LIMIT_TYPE, unix.NFT_LIMIT_PKTS)
+		e.Uint32(unix.NFTA_LIMIT_FLAGS, unix.NFT_LIMIT_F_INV)
+	}}
+}
+
 // State loads the packet's connection state: a bit in host byte order.
 func State(to Register) Expr {
 	return Expr{"ct", func(e *netlink.AttributeEncoder) {
@@ -288,6 +317,7 @@ const (
 	Invalid     = 1 << 0
 	Established = 1 << 1
 	Related     = 1 << 2
+	New         = 1 << 3
 	Untracked   = 1 << 6
 )
 

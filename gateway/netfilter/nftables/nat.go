@@ -77,6 +77,7 @@ func Status(to Register) Expr {
 // Bits of Status.
 const (
 	Expected   = 1 << 0 // another connection's helper announced it (IPS_EXPECTED)
+	Confirmed  = 1 << 3 // the connection is in the kernel's table: a packet of it has passed (IPS_CONFIRMED)
 	Redirected = 1 << 5 // its destination was changed (IPS_DST_NAT)
 )
 

@@ -64,10 +64,12 @@ type Set struct {
 
 // Data types of keys, as nft numbers them.
 const (
-	TypeIPv4      = 7
-	TypeIPv6      = 8
-	TypeEthernet  = 9
-	TypePort      = 13
+	TypeFamily   = 2
+	TypeIPv4     = 7
+	TypeIPv6     = 8
+	TypeEthernet = 9
+	TypePort     = 13
+
 	TypeInterface = 20
 	typeBits      = 6
 )

@@ -82,8 +82,8 @@ var meanings = map[string]meaning{
 	"dhcp.static":  {text: "table of MAC address = IPv4 address, which is reserved for that client"},
 	"dhcp.options": {text: "table of an option's number = its value"},
 	"dhcp.boot.vendor_class": {unset: "any", text: "a table `[[dhcp.boot]]` for each class of clients that boot from " +
-		"the network, of which the first is for a client that fits it. This one's begins the client's vendor class " +
-		"(option 60): `\"PXEClient:Arch:00000\"` is BIOS, `\"PXEClient:Arch:00007\"` x86-64 UEFI, `\"HTTPClient\"` UEFI's " +
+		"the network; a client gets the first that it fits. What its vendor class begins with (option 60): " +
+		"`\"PXEClient:Arch:00000\"` is BIOS, `\"PXEClient:Arch:00007\"` x86-64 UEFI, `\"HTTPClient\"` UEFI's " +
 		"HTTP boot (RFC 4578, numbers by IANA)"},
 	"dhcp.boot.user_class": {unset: "any", text: "a user class of the client (option 77), such as `\"iPXE\"`"},
 	"dhcp.boot.server": {unset: "none", text: "address of the TFTP server (siaddr, option 66). Clients reach it before " +

@@ -93,7 +93,7 @@ func (g *gateway) claimant(addr netip.Addr, mac datapath.MAC) {
 	switch {
 	case g.serves(addr):
 		refuse(aServers)
-	case len(g.table.ClientsOf(mac)) >= maxClaims:
+	case len(g.table.ClientsOf(mac)) >= g.mostOf(mac):
 		refuse(tooMany)
 	default:
 		g.claims.verify(func() { g.decideClaim(key, refuse) })
@@ -135,7 +135,7 @@ func (g *gateway) takeClaim(key session.Key, refuse func(reason string)) {
 		refuse("DHCP has leased, offered or reserved it to another device")
 		return
 	}
-	err := g.table.Claim(key, time.Now().Add(g.claimTerm(false)), maxClaims)
+	err := g.table.Claim(key, time.Now().Add(g.claimTerm(false)), g.mostOf(key.MAC))
 	if err != nil {
 		g.dhcp.Unclaim(dhcp.MAC(key.MAC), key.Addr)
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -12,15 +13,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 )
-
-// addOther plugs a host into the LAN, in the namespace other with the link o0, without an address.
-func addOther(t *testing.T) {
-	t.Helper()
-	sh(t, `ip netns add other; ip link add o0 netns other type veth peer name o1 netns hub
-ip -n other link set lo up; ip -n other link set o0 up; ip netns exec hub sh -ec '`+netnstest.Hub+`plug o1'
-ip netns exec other sh -ec '`+netnstest.Up+`up o0' `)
-	t.Cleanup(func() { sh(t, "ip netns del other") })
-}
 
 // useAddress has a host use an address until done is true.
 func useAddress(t *testing.T, namespace, addr, what string, done func() bool) {
@@ -65,7 +57,7 @@ func TestOwnAddresses(t *testing.T) {
 // the one before left.
 func ownAddressesOn(t *testing.T, keys string) {
 	network(t)
-	addOther(t)
+	addClient(t, "other", "o", net.HardwareAddr{2, 0, 0, 0, 0, 0x67})
 	if strings.Contains(keys, `"tun"`) {
 		sh(t, "ip addr flush dev lan0")
 	}

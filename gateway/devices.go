@@ -163,7 +163,7 @@ func (g *gateway) resumeDevices(desk *device.Desk) {
 		case s.PPPoE.Session != 0:
 		case s.State == session.Authenticated:
 			desk.Resume(s)
-		default:
+		case !g.cfg.LAN.Repeats(s.MAC):
 			desk.Seen(s.MAC)
 		}
 	}
@@ -172,8 +172,12 @@ func (g *gateway) resumeDevices(desk *device.Desk) {
 	})
 }
 
-// seen tells that a device is there, which may come in without a login. It returns at once.
+// seen tells that a device is there, which may come in without a login. It returns at once. A repeater's MAC address
+// says nothing of who is behind it.
 func (g *gateway) seen(mac datapath.MAC) {
+	if g.cfg.LAN.Repeats(mac) {
+		return
+	}
 	if desk := g.devices.desk.Load(); desk != nil {
 		desk.Seen(mac)
 	}
@@ -221,7 +225,7 @@ func (g *gateway) sayNotForgotten(s session.Session, err error) {
 // remember remembers a device after a login, where the person wishes it or the configuration says so.
 func (g *gateway) remember(s session.Session, login session.Login) {
 	r := g.devices.remembered.Load()
-	if r == nil || login.Way != "" || login.Voucher != "" || s.PPPoE.Session != 0 ||
+	if r == nil || login.Way != "" || login.Voucher != "" || s.PPPoE.Session != 0 || g.cfg.LAN.Repeats(s.MAC) ||
 		g.cfg.Devices.Consent && !login.Remember {
 		return
 	}

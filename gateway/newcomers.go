@@ -22,6 +22,8 @@ import (
 const (
 	// maxClaims bounds the addresses of one MAC address, as the DHCP server bounds leases.
 	maxClaims = 4
+	// maxBehind bounds the addresses of a repeater's MAC address, by leases and claims alike.
+	maxBehind = 250
 	// claimTime is how long an unauthenticated client keeps an address that it does not use. A client that still uses its
 	// address claims it again.
 	claimTime = 5 * time.Minute
@@ -98,7 +100,7 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 		g.claims.refuse(g, key, aServers)
 		return
 	}
-	switch err := g.table.Claim(key, time.Now().Add(min(claimTime, g.cfg.DHCP.Lease)), maxClaims); {
+	switch err := g.table.Claim(key, time.Now().Add(min(claimTime, g.cfg.DHCP.Lease)), g.mostOf(mac)); {
 	case errors.Is(err, session.ErrTaken):
 	case errors.Is(err, session.ErrClosed) && g.claims.isFinished(): // the daemon ends: see claims.end
 	case errors.Is(err, session.ErrAddresses):
@@ -163,7 +165,15 @@ func (g *gateway) verify(key session.Key) {
 
 // refuse logs a refused claim.
 func (c *newcomerClaims) refuse(g *gateway, key session.Key, reason string) {
-	c.refused.warn(g.log, "claim of an address refused: "+reason, "client", key.String(), "most", maxClaims)
+	c.refused.warn(g.log, "claim of an address refused: "+reason, "client", key.String(), "most", g.mostOf(key.MAC))
+}
+
+// mostOf is how many addresses a MAC address can claim.
+func (g *gateway) mostOf(mac datapath.MAC) int {
+	if g.cfg.LAN.Repeats(mac) {
+		return maxBehind
+	}
+	return maxClaims
 }
 
 // countedWarning logs a warning now and then, with the number of occurrences since the last: clients must not fill the

@@ -56,7 +56,10 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU, IPv6Only: d.IPv6Only,
 		ShortLease: d.ShortLease, PerMAC: datapath.Senders, Settled: g.authenticated,
 		Path: filepath.Join(cfg.StateDir, "leases.db"),
-		Log:  g.log,
+		Log:  g.log, Repeaters: map[dhcp.MAC]bool{}, BehindRepeater: maxBehind,
+	}
+	for _, mac := range cfg.LAN.Repeaters {
+		out.Repeaters[dhcp.MAC(mac)] = true
 	}
 	out.Present = func(ctx context.Context, mac dhcp.MAC, addr netip.Addr) (bool, error) {
 		return g.arp.Present(ctx, addr, mac)

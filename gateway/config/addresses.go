@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -209,12 +208,9 @@ func (r Range) String() string { return r.First.String() + "-" + r.Last.String()
 
 // reserve reads an entry of dhcp.static.
 func (d *DHCP) reserve(name string, v any) error {
-	mac, err := net.ParseMAC(name)
-	if err != nil || len(mac) != 6 {
-		return fmt.Errorf(`must be a MAC address such as "02:00:5e:10:00:01", not %s`, strict.Show(name))
-	}
-	if mac[0]&1 != 0 {
-		return errors.New("is a group address: no client has it")
+	mac, err := clientMAC(name)
+	if err != nil {
+		return err
 	}
 	a, err := address(v)
 	if err != nil {

@@ -37,6 +37,7 @@ func (c *Config) check() strict.Problems {
 		k.report("run_dir", "is too long for a socket's path: at most %d bytes", maxSocketPath-len("/control.sock"))
 	}
 	k.checkDHCP()
+	k.checkRepeaters()
 	k.checkDNS()
 	k.checkNAT()
 	k.checkPortal()
@@ -411,5 +412,5 @@ func (k *checker) checkPPPoEOnly(kind datapath.Traits) {
 			usual)
 	}
 	k.refuseUnused(fmt.Sprintf("datapath.kind is %q", kind.Name), "garden.domains", "garden.prefixes", "garden.ports",
-		"lan.nd_proxy")
+		"lan.nd_proxy", "lan.repeaters", "dhcp.claims")
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 )
 
@@ -19,8 +20,18 @@ var claims = []problem{
 		[]string{`x.toml:7: dhcp.claims: has no effect: dhcp.mode is "external"`}},
 }
 
+// repeaters are mistakes of lan.repeaters.
+var repeaters = []problem{
+	{"no MAC address", minimal + "lan.repeaters = [\"eth1\"]\n",
+		[]string{`x.toml:6: lan.repeaters: each value must be a MAC address … "eth1"`}},
+	{"group and repetition", minimal + "lan.repeaters = [\"02:00:5e:10:00:01\", \"02-00-5E-10-00-01\"]\n",
+		[]string{`x.toml:6: lan.repeaters: "02-00-5E-10-00-01" is listed twice`}},
+	{"with IPv6", minimal + "lan.address6 = \"2001:db8:1::1/64\"\nlan.repeaters = [\"02:00:5e:10:00:01\"]\n",
+		[]string{`x.toml:7: lan.repeaters: is not possible with lan.address6: …`}},
+}
+
 func TestProblemsOfClaims(t *testing.T) {
-	for _, tt := range claims {
+	for _, tt := range slices.Concat(claims, repeaters) {
 		t.Run(tt.name, func(t *testing.T) { wantProblems(t, tt.text, tt.want) })
 	}
 }

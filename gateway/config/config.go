@@ -127,6 +127,8 @@ type LAN struct {
 	Inbound6 []netip.Prefix
 	NAT64    netip.Prefix // by which clients without IPv4 reach IPv4 hosts, to be advertised; zero: none
 	NDProxy  string       // Off, NDProxyDAD or NDProxyAll
+	// Repeaters are MAC addresses of devices that many clients are behind, each with an address of its own.
+	Repeaters []net.HardwareAddr
 }
 
 // ClientPrefixes are IPv6 networks of which each client has a part of its own. The zero value is none.

@@ -36,6 +36,9 @@ var meanings = map[string]meaning{
 		"`[\"::/0\"]`: everybody"},
 	"lan.nat64": {text: "prefix by which clients without IPv4 reach IPv4 hosts. They are told it (RFC 8781); the " +
 		"NAT64 is another machine's"},
+	"lan.repeaters": {unset: "none", text: "MAC addresses of [repeaters that show their own MAC address for all devices " +
+		"behind them](../gateway.md#repeaters): each address behind one is a client of its own, up to 250. Not with " +
+		"`lan.address6`"},
 	"lan.nd_proxy": {text: "for a LAN whose switch or access point isolates clients (`bridge link set dev PORT isolated " +
 		"on`). `\"dad\"`: the gateway tells a client that probes another one's IPv6 address that it is taken (RFC " +
 		"6957). `\"all\"`: it also answers clients' neighbour solicitations for each other (RFC 4389), so that clients " +
@@ -55,9 +58,10 @@ var meanings = map[string]meaning{
 	"network.address6":  {unset: "none: its clients have no IPv6", text: "as `lan.address6`"},
 	"network.client_prefixes": {unset: "none: its clients share the /64 of `network.address6`",
 		text: "as `lan.client_prefixes`"},
-	"network.inbound6": {unset: "nobody", text: "as `lan.inbound6`"},
-	"network.nat64":    {text: "as `lan.nat64`"},
-	"network.nd_proxy": {text: "as `lan.nd_proxy`"},
+	"network.inbound6":  {unset: "nobody", text: "as `lan.inbound6`"},
+	"network.nat64":     {text: "as `lan.nat64`"},
+	"network.repeaters": {unset: "none", text: "as `lan.repeaters`"},
+	"network.nd_proxy":  {text: "as `lan.nd_proxy`"},
 
 	"wan.interface": {unset: required, text: "interface that clients are forwarded to"},
 

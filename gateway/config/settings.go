@@ -92,6 +92,7 @@ func (c *Config) lanSettings() []setting {
 		{key: "lan.prefix_pool", target: &c.LAN.PrefixPools, each: c.LAN.addPool},
 		keyAt("lan.inbound6", &c.LAN.Inbound6, list(network6)),
 		keyAt("lan.nat64", &c.LAN.NAT64, nat64),
+		keyAt("lan.repeaters", &c.LAN.Repeaters, list(clientMAC)),
 		keyAt("lan.nd_proxy", &c.LAN.NDProxy, strict.Word(Off, NDProxyDAD, NDProxyAll)),
 	}
 }

@@ -6,6 +6,34 @@ import (
 	"time"
 )
 
+// TestBehindRepeater: what is behind a repeater has reservations by its own MAC address, and more addresses together
+// than a device. Nobody else has them by an identifier that looks like one behind a repeater.
+func TestBehindRepeater(t *testing.T) {
+	tb, now := smallTable(t), time.Now()
+	repeater, reserved := macOf(1), behindRepeater(macOf(1), macOf(5))
+	tb.cfg.Repeaters, tb.cfg.BehindRepeater = map[MAC]bool{repeater: true}, 5
+	if b, err := tb.offer(behindRepeater(macOf(2), macOf(5)), "", addr("10.1.0.5"), now); err != nil ||
+		b.addr == addr("10.1.0.5") {
+		t.Errorf("a device that is no repeater is offered %+v, %v", b, err)
+	}
+	if b, err := tb.confirm(reserved, "", addr("10.1.0.5"), now); err != nil || b.client.mac != repeater {
+		t.Errorf("the device behind the repeater leases %+v, %v", b, err)
+	}
+	seen := map[netip.Addr]bool{}
+	for i := range 6 {
+		b, err := tb.offer(behindRepeater(repeater, macOf(20+i)), "", netip.Addr{}, now)
+		if err == nil {
+			seen[b.addr] = true
+		}
+		if (err == nil) != (i < 4) {
+			t.Errorf("device %d behind the repeater: %v", i, err)
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("four devices are offered %v", seen)
+	}
+}
+
 // TestClaimedIsNotLeased: DHCP leases no address that a device has claimed, except to the device itself, and no address
 // outside the pools after a claim of it. Nobody claims what DHCP has given, or reserves. Long: the steps of one life.
 func TestClaimedIsNotLeased(t *testing.T) {

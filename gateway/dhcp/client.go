@@ -3,12 +3,38 @@ package dhcp
 import (
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // client identifies a DHCP client, by its client identifier or its MAC address.
 type client struct {
 	mac MAC
 	id  string // client identifier (option 61); empty: none
+}
+
+// repeated begins the identifiers of clients behind repeaters; their own MAC addresses follow.
+const repeated = "behind a repeater "
+
+// behindRepeater returns a client behind a repeater: one of the repeater's MAC address, as the data path knows it,
+// which its own MAC address identifies.
+func behindRepeater(repeater, own MAC) client {
+	return client{mac: repeater, id: repeated + string(own[:])}
+}
+
+// hardware returns a client's own MAC address.
+func (t *table) hardware(c client) MAC {
+	if own, is := strings.CutPrefix(c.id, repeated); is && t.cfg.Repeaters[c.mac] && len(own) == len(MAC{}) {
+		return MAC([]byte(own))
+	}
+	return c.mac
+}
+
+// most is how many addresses a MAC address may have.
+func (t *table) most(mac MAC) int {
+	if t.cfg.Repeaters[mac] {
+		return t.cfg.BehindRepeater
+	}
+	return t.cfg.AddressesPerMAC
 }
 
 // named returns the client that a lease records after a message of c. former is the client that matching has found. A
@@ -26,7 +52,10 @@ func (c client) named(former client) client {
 // MAC are two clients. A message without an identifier belongs to the client of its MAC that has addr; otherwise to the
 // client without an identifier, if that has an address; otherwise to the client whose binding changed last.
 func (t *table) matching(c client, addr netip.Addr) client {
-	if c.id == "" {
+	switch {
+	case t.cfg.Repeaters[c.mac]:
+		return c
+	case c.id == "":
 		return t.unnamed(c, addr)
 	}
 	bound, bare := t.byClient[c], t.byClient[client{mac: c.mac}]

@@ -60,11 +60,15 @@ type Config struct {
 	Settled    func(MAC, netip.Addr) bool // needed with a shorter ShortLease; must not call the Server
 	// addresses a MAC may have at once with different client identifiers; default 4
 	AddressesPerMAC int
-	PerMAC          budget.Rate  // requests of one MAC; default 16 at once and 2 a second
-	Routers         []netip.Addr // option 3; default Server
-	DNS             []netip.Addr // option 6; default Server
-	Domain          string       // option 15; empty: not sent
-	MTU             int          // option 26 in bytes; 0: not sent
+	// Repeaters are MAC addresses whose frames may be other devices', which their messages name (chaddr). All of one's
+	// have at most BehindRepeater addresses.
+	Repeaters      map[MAC]bool
+	BehindRepeater int          // 0: AddressesPerMAC
+	PerMAC         budget.Rate  // requests of one MAC; default 16 at once and 2 a second
+	Routers        []netip.Addr // option 3; default Server
+	DNS            []netip.Addr // option 6; default Server
+	Domain         string       // option 15; empty: not sent
+	MTU            int          // option 26 in bytes; 0: not sent
 	// IPv6Only is how long clients that ask for option 108 do without an IPv4 address (RFC 8925): they are offered none.
 	// At least 300 s; 0: they are offered an IPv4 address.
 	IPv6Only         time.Duration
@@ -126,6 +130,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.AddressesPerMAC == 0 {
 		c.AddressesPerMAC = 4
+	}
+	if c.BehindRepeater == 0 {
+		c.BehindRepeater = c.AddressesPerMAC
 	}
 	if c.PerMAC == (budget.Rate{}) {
 		c.PerMAC = budget.Rate{AtOnce: 16, EachSecond: 2}

@@ -149,8 +149,8 @@ func (r reply) values(rq *request, fixed map[byte][]byte) (values map[byte][]byt
 		values[codeRenewal] = seconds(r.lease/2 - r.earlierBy)
 		values[codeRebinding] = seconds(r.lease*7/8 - r.earlierBy)
 	}
-	if rq.client.id != "" { // RFC 6842
-		values[codeClientID] = []byte(rq.client.id)
+	if rq.id != "" { // RFC 6842
+		values[codeClientID] = []byte(rq.id)
 	}
 	if len(rq.agent) > 0 {
 		values[codeAgent] = rq.agent
@@ -205,6 +205,7 @@ func (r reply) frame(rq *request, cfg Config, fixed map[byte][]byte, from MAC) [
 		if rq.source.Addr() == addr && rq.source.Port() != 0 {
 			port = rq.source.Port()
 		}
+	case rq.behind: // it may not know yet which client has the address
 	case rq.flags == 0 && r.addr.IsValid():
 		addr, mac = r.addr, rq.client.mac
 	}

@@ -35,6 +35,8 @@ type hardware struct {
 type request struct {
 	kind     dhcpv4.MessageType
 	client   client
+	id       string // client identifier (option 61), which replies repeat; empty: none
+	behind   bool   // behind a repeater
 	hardware hardware
 	hostname string // sanitised
 
@@ -52,9 +54,9 @@ type request struct {
 	replyBytes  int        // for the reply's DHCP message
 }
 
-// parseRequest reads a client's message. Errors wrap errMalformed, errRelayed or errSpoofed. The request does not refer
-// to the datagram's memory.
-func parseRequest(d datagram) (*request, error) {
+// parseRequest reads a client's message; behind means that a repeater sent the frame. Errors wrap errMalformed,
+// errRelayed or errSpoofed. The request does not refer to the datagram's memory.
+func parseRequest(d datagram, behind bool) (*request, error) {
 	m, ok := receive(d.payload)
 	if !ok {
 		return nil, fmt.Errorf("%w: %d bytes, or not of DHCP", errMalformed, len(d.payload))
@@ -82,14 +84,27 @@ func parseRequest(d datagram) (*request, error) {
 	case !relay.IsUnspecified():
 		return nil, fmt.Errorf("%w at %s", errRelayed, relay)
 	}
-	rq.client = client{mac: MAC(rq.hardware.addr[:]), id: string(m.joinedOption(dhcpv4.OptionClientIdentifier))}
-	// The data path admits frames by their sender, and a client that could use any hardware address would count as many
-	// clients.
-	if rq.client.mac != d.srcMAC || rq.client.mac == (MAC{}) || rq.client.mac[0]&1 != 0 {
-		return nil, fmt.Errorf("%w: %s", errSpoofed, net.HardwareAddr(rq.client.mac[:]))
+	rq.id, rq.behind = string(m.joinedOption(dhcpv4.OptionClientIdentifier)), behind
+	if err := rq.identify(d.srcMAC); err != nil {
+		return nil, err
 	}
 	rq.dropContradictions()
 	return rq, nil
+}
+
+// identify finds out whose a message is that a MAC address sent. The data path admits frames by their sender, and a
+// client that could use any hardware address would count as many clients.
+func (rq *request) identify(sender MAC) error {
+	own := MAC(rq.hardware.addr[:])
+	switch {
+	case own == (MAC{}) || own[0]&1 != 0 || own != sender && !rq.behind:
+		return fmt.Errorf("%w: %s", errSpoofed, net.HardwareAddr(own[:]))
+	case rq.behind:
+		rq.client = behindRepeater(sender, own)
+	default:
+		rq.client = client{mac: own, id: rq.id}
+	}
+	return nil
 }
 
 // dropContradictions removes fields that contradict the rest of a message, as some clients send them.

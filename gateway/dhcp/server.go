@@ -232,7 +232,7 @@ func (s *Server) read(frame []byte) (*request, error) {
 	case !s.forUs(d):
 		return nil, fmt.Errorf("%w here, but at %s", errMalformed, d.dst)
 	}
-	return parseRequest(d)
+	return parseRequest(d, s.cfg.Repeaters[d.srcMAC])
 }
 
 // logRefusal writes to the log why a device gets no answer: once a minute of each device and reason.

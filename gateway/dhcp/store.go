@@ -113,7 +113,7 @@ func (s *store) write(changes []change) error {
 // for a record that the configuration no longer allows.
 func (t *table) restore(r record, now time.Time) bool {
 	b := t.byAddr[r.addr]
-	if fixed, static := t.cfg.Static[r.client.mac]; b != nil || (static && fixed != r.addr) ||
+	if fixed, static := t.cfg.Static[t.hardware(r.client)]; b != nil || (static && fixed != r.addr) ||
 		(!static && !t.dynamic(r.addr)) {
 		return false
 	}

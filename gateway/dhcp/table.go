@@ -136,7 +136,7 @@ func (t *table) choose(c client, wish netip.Addr) (*binding, error) {
 	switch {
 	case static:
 		return t.bindingOf(addr), nil
-	case len(t.held[c.mac]) >= t.cfg.AddressesPerMAC:
+	case len(t.held[c.mac]) >= t.most(c.mac):
 		return nil, errTooMany
 	case present != nil && t.may(c, present.addr):
 		return present, nil
@@ -205,7 +205,7 @@ func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Tim
 		return nil, errNotYours
 	}
 	b := t.byAddr[addr]
-	if !static && (b == nil || !b.state.isHeld() || b.client.mac != c.mac) && len(t.held[c.mac]) >= t.cfg.AddressesPerMAC {
+	if !static && (b == nil || !b.state.isHeld() || b.client.mac != c.mac) && len(t.held[c.mac]) >= t.most(c.mac) {
 		return nil, errTooMany
 	}
 	b = t.bindingOf(addr)
@@ -395,7 +395,7 @@ func (t *table) open(c client, addr netip.Addr) bool {
 
 // fixed returns a client's static address. One that it has declined is none meanwhile.
 func (t *table) fixed(c client) (netip.Addr, bool) {
-	addr, static := t.cfg.Static[c.mac]
+	addr, static := t.cfg.Static[t.hardware(c)]
 	b := t.byAddr[addr]
 	return addr, static && (b == nil || b.state != declined)
 }

@@ -181,7 +181,7 @@ func FuzzAnswer(f *testing.F) {
 			if len(payload) > 34 {
 				d.srcMAC = MAC(payload[28:34]) // chaddr: all others are refused
 			}
-			rq, err := parseRequest(d)
+			rq, err := parseRequest(d, false)
 			if err != nil {
 				return
 			}

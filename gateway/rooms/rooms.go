@@ -132,7 +132,8 @@ func keyOf(room, lastName string) string { return room + "\x00" + lastName }
 
 // letters are what people type for characters that have no accent by Unicode's tables, and for typographic apostrophes.
 var letters = strings.NewReplacer("\u2018", "'", "\u2019", "'", "\u02bc", "'",
-	"ø", "o", "ł", "l", "đ", "d", "ð", "d", "ß", "ss", "æ", "ae", "œ", "oe", "ı", "i", "ħ", "h", "ŧ", "t")
+	"ø", "o", "ł", "l", "đ", "d", "ð", "d", "ß", "ss", "æ", "ae", "œ", "oe", "ı", "i", "ħ", "h", "ŧ", "t",
+	"ي", "ی", "ى", "ی", "ك", "ک", "ـ", "") // Arabic and Persian keyboards have one of each; the last one is no letter
 
 // joiners are the characters by which some scripts shape letters, as in Persian and Sinhala names: the zero width
 // non-joiner and joiner. Keyboards put them in, and nobody sees them.
@@ -148,13 +149,20 @@ func Fold(name string) string {
 		return strings.Join(strings.Fields(strings.ToLower(name)), " ")
 	}
 	plain := strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Mn, r) || strings.ContainsRune(joiners, r) {
+		if isAccent(r) || strings.ContainsRune(joiners, r) {
 			return -1
 		}
 		return westernDigit(r)
 	}, norm.NFKD.String(name))
 	plain = strings.ToLower(cases.Fold().String(norm.NFC.String(plain))) // Fold alone swaps the cases of Cherokee
 	return strings.Join(strings.Fields(letters.Replace(plain)), " ")
+}
+
+// isAccent reports whether a mark is one that people leave out: accents, and vowels of Arabic, Hebrew and Syriac. The
+// vowel signs of other scripts, such as Hindi and Thai, are as much of a name as letters.
+func isAccent(r rune) bool {
+	return unicode.Is(unicode.Mn, r) &&
+		unicode.In(r, unicode.Inherited, unicode.Arabic, unicode.Hebrew, unicode.Syriac)
 }
 
 // westernDigit returns the digit 0 to 9 for one of another script, such as those of Arabic keyboards, and other

@@ -138,10 +138,17 @@ func TestFold(t *testing.T) {
 		"Wałęsa": "walesa", "ŁUCZAK": "luczak", "Đorđević": "dordevic", "Großmann": "grossmann", "GROẞMANN": "grossmann",
 		"Kærgård": "kaergard", "Yıldız": "yildiz", "İnönü": "inonu", " van  der\tBerg": "van der berg", "Müller": "muller",
 		"علی\u200cزاده": "علیزاده", "ශ්\u200dරී": Fold("ශ්රී"), "٢٠٤": "204", "۱۲a": "12a", "𝟚𝟘𝟜": "204",
+		"عَلِي": "علی", "على": "علی", "ملك": "ملک", "محـمد": "محمد", "שָׁלוֹם": "שלום", "मीना": "मीना", "नी": "नी",
+		"ดำ":    Fold("ดํา"),
 		"Ｓｍｉｔｈ": "smith", "Σίσυφος": Fold("ΣΙΣΥΦΟΣ"),
 	} {
 		if got := Fold(typed); got != want {
 			t.Errorf("%q is %q, want %q", typed, got, want)
+		}
+	}
+	for a, b := range map[string]string{"मीना": "मैना", "मन": "मनु", "ดี": "ดู"} {
+		if Fold(a) == Fold(b) {
+			t.Errorf("%q and %q are one name", a, b)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -23,67 +22,6 @@ const (
 	idMax       = 253  // bytes
 	classMax    = 4096 // bytes, of all attributes together with the 2 bytes of each one's header
 )
-
-// Lease records that a client has an address until end, or without end when end is zero. Calling it again renews the
-// lease; without a change it does nothing. When another MAC had the address, that session ends with NASRequest and the
-// client starts as Leased. The client may use the portal when Lease returns.
-func (t *Table) Lease(key Key, hostname string, end time.Time) error {
-	key.Addr = key.Addr.Unmap()
-	if !key.Addr.Is4() {
-		return fmt.Errorf("lease %s: only IPv4 addresses can be leased", key)
-	}
-	if err := t.holdOpen(); err != nil {
-		return fmt.Errorf("lease %s: %w", key, err)
-	}
-	defer t.openLock.RUnlock()
-	c, err := t.holdFirst(key.Addr)
-	if err != nil {
-		return fmt.Errorf("lease %s: %w", key, err)
-	}
-	defer t.release(c)
-	if err := t.lease(c, key, cleanHostname(hostname), t.clock.tableTime(end)); err != nil {
-		return fmt.Errorf("lease %s: %w", key, err)
-	}
-	return nil
-}
-
-func (t *Table) lease(c *client, key Key, hostname string, end tableTime) error {
-	next := c.entry
-	next.hostname, next.leaseEnd = hostname, end
-	switch {
-	case c.state == "" || c.key != key:
-		if _, err := t.dp.Counters(c.identity); errors.Is(err, datapath.ErrForeign) {
-			return err // before it is on the disk
-		}
-		next = entry{key: key, state: Leased, hostname: hostname, leasedAt: t.clock.now(), leaseEnd: end}
-		if _, err := t.replace(c, &next, NASRequest, t.clock.now()); err != nil {
-			return err
-		}
-	case c.hostname == hostname && sameTime(c.leaseEnd, end):
-	default:
-		if err := t.journal.commit(change{id: c.identity, record: t.record(&next)}); err != nil {
-			return err
-		}
-		t.publish(c, next)
-	}
-	if !c.inDatapath {
-		if err := t.setDatapath(c, &c.entry); err != nil { // the data path failed the last time
-			return err
-		}
-	}
-	return t.join(c)
-}
-
-// clockError is longer than any adjustment of the wall clock between two readings of one lease.
-const clockError = 100 * time.Millisecond
-
-// sameTime reports whether two readings are the same time, within the clock's error.
-func sameTime(a, b tableTime) bool {
-	if a == zeroTime || b == zeroTime {
-		return a == b
-	}
-	return max(a, b)-min(a, b) < tableTime(time.Millisecond)
-}
 
 // Forget removes a client whose lease was released or has expired; its session ends with LeaseReleased or LeaseEnded. A
 // missing client is no error. An address that another MAC has meanwhile is left to that client.

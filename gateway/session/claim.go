@@ -40,7 +40,7 @@ func (t *Table) Claim(key Key, end time.Time, most int) error {
 	case c.state == "" && !t.reserveAddress(c, key.MAC, most):
 		err = ErrAddresses
 	case c.state == "":
-		err = t.lease(c, key, "", t.clock.tableTime(end))
+		err = t.lease(c, key, "", t.clock.tableTime(end), nil)
 	case c.key != key:
 		err = ErrTaken
 	case !c.inDatapath: // the data path failed the last time
@@ -66,7 +66,7 @@ func (t *Table) Keep(key Key, end time.Time) error {
 	if c.key != key || t.clock.tableTime(end) <= c.leaseEnd {
 		return nil
 	}
-	if err := t.lease(c, key, c.hostname, t.clock.tableTime(end)); err != nil {
+	if err := t.lease(c, key, c.hostname, t.clock.tableTime(end), nil); err != nil {
 		return fmt.Errorf("keep %s: %w", key, err)
 	}
 	return nil

@@ -42,6 +42,7 @@ const (
 	tagWay         = 5 // how the device came in
 	tagGuest       = 6 // what a guest said and accepted: five texts
 	tagConnections = 7 // limit of connections at once, a number
+	tagAttachment  = 8 // circuit, remote and mac[6]: where the client is attached
 )
 
 // Names, in the file, of the state Authenticated for a client with a PPPoE session (line): without and with networks
@@ -116,6 +117,9 @@ func appendExtra(b []byte, s *Session) []byte {
 	if s.Limits.Connections != 0 {
 		n++
 	}
+	if s.Attachment != (Attachment{}) {
+		n++
+	}
 	granted, more := appendGrant6(nil, s.IPv6)
 	if n += more; n == 0 {
 		return b
@@ -136,6 +140,9 @@ func appendExtra(b []byte, s *Session) []byte {
 	}
 	if n := s.Limits.Connections; n != 0 {
 		b = appendText(append(b, tagConnections), appendNumbers(nil, uint64(n)))
+	}
+	if s.Attachment != (Attachment{}) {
+		b = appendText(append(b, tagAttachment), appendAttachment(nil, s.Attachment))
 	}
 	for _, addr := range s.FurtherAddrs {
 		b = appendText(append(b, tagAddress), addr.AsSlice())
@@ -164,6 +171,10 @@ func (d *decoder) extra(s *Session) {
 			number := decoder{rest: text}
 			s.Limits.Connections = uint32(number.number())
 			d.damaged = d.damaged || number.end() != nil
+		case tagAttachment:
+			a := decoder{rest: text}
+			s.Attachment = a.attachment()
+			d.damaged = d.damaged || a.end() != nil
 		case tagAddress:
 			addr, known := netip.AddrFromSlice(text)
 			d.damaged = d.damaged || !known

@@ -51,7 +51,7 @@ func (c *Counts) packets() uint64 { return c.UpPackets + c.DownPackets + c.Dropp
 
 // shut returns the data path's entry for a client that is not admitted.
 func shut(of *client, e *entry) datapath.Client {
-	return datapath.Client{ID: of.identity, Addrs: e.addrs(), MAC: e.key.MAC, Routes: e.extraOrZero().delegated}
+	return datapath.Client{ID: of.identity, Addrs: e.addrs(), MAC: e.linkMAC(), Routes: e.extraOrZero().delegated}
 }
 
 // permit returns the data path's entry for a client. It admits the client, with what is left of its limits, if the

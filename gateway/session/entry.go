@@ -35,6 +35,7 @@ type extraFields struct {
 	way          Way          // empty unless the state is Authenticated
 	guest        *Guest       // nil unless the state is Authenticated
 	ipv6         *Grant6      // nil unless the state is Authenticated
+	attachment   *Attachment  // never changed in place; nil: not known
 }
 
 // extraOrZero returns the entry's extraFields, or zero ones where it has none.
@@ -49,7 +50,8 @@ func (e *entry) extraOrZero() extraFields {
 func (e *entry) change(edit func(*extraFields)) {
 	r := e.extraOrZero()
 	if edit(&r); len(r.furtherAddrs) == 0 && len(r.delegated) == 0 && r.pppoe.Session == 0 &&
-		r.lastEnding == (Ending{}) && r.ipv6 == nil && r.way == "" && r.guest == nil {
+		r.lastEnding == (Ending{}) && r.ipv6 == nil && r.way == "" && r.guest == nil &&
+		r.attachment == nil {
 		e.extra = nil
 		return
 	}
@@ -99,7 +101,7 @@ func (e entry) withoutSession() entry {
 	next := entry{key: e.key, state: PreAuth, hostname: e.hostname, leasedAt: e.leasedAt, leaseEnd: e.leaseEnd}
 	before := e.extraOrZero()
 	next.change(func(r *extraFields) {
-		r.furtherAddrs, r.delegated = before.furtherAddrs, before.delegated
+		r.furtherAddrs, r.delegated, r.attachment = before.furtherAddrs, before.delegated, before.attachment
 		if before.ipv6 != nil && len(before.ipv6.Routes) > 0 {
 			r.delegated = slices.DeleteFunc(slices.Clone(before.delegated),
 				func(p netip.Prefix) bool { return slices.Contains(before.ipv6.Routes, p) })
@@ -120,8 +122,9 @@ func (t *Table) snapshot(e *entry) Session {
 func (t *Table) view(e *entry, by func(tableTime) time.Time) Session {
 	extra := e.extraOrZero()
 	s := Session{
-		Key: e.key, FurtherAddrs: extra.furtherAddrs, Delegated: extra.delegated, Owner: t.owner, State: e.state,
-		Hostname: e.hostname, LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), LastEnding: extra.lastEnding,
+		Key: e.key, FurtherAddrs: extra.furtherAddrs, Delegated: extra.delegated, Owner: t.owner,
+		Attachment: e.attachment(), State: e.state, Hostname: e.hostname,
+		LeasedAt: by(e.leasedAt), LeaseEnd: by(e.leaseEnd), LastEnding: extra.lastEnding,
 	}
 	if e.state == Authenticated {
 		s.Login = Login{User: e.user, Class: e.class, Limits: *e.limits(), PPPoE: extra.pppoe, IPv6: extra.ipv6,

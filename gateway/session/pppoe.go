@@ -62,6 +62,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	}
 	now := t.clock.now()
 	next := entry{key: key, state: Authenticated, leasedAt: now, leaseEnd: zeroTime}
+	next.attach(login.Attachment)
 	t.begin(&next, login, now)
 	if ending, err = t.vacate(c, &next); ending != nil || err != nil {
 		return s, ending, err

@@ -126,6 +126,9 @@ type Login struct {
 	// For is the client that logged in. While a RADIUS server was asked, the address may have gone to another client,
 	// which Admit then refuses. Zero: whichever client has the address. It is not stored in the table.
 	For Key
+	// Attachment is where a client on PPPoE is attached, as its access node says. It is not stored in the table, where
+	// Session.Attachment has it.
+	Attachment Attachment
 	// PPPoE is the client's PPPoE session; zero for logins at the portal.
 	PPPoE PPPoESession
 	// Framed is the address that the server gives a user on PPPoE; invalid: none. Pool is the name of the pool from which
@@ -178,6 +181,7 @@ type Session struct {
 	FurtherAddrs []netip.Addr   // further addresses
 	Delegated    []netip.Prefix // IPv6 networks of the client: delegated to it, or its own
 	Owner        string         // the gateway that has the client; empty: there is one gateway
+	Attachment   Attachment
 	State        State
 	Hostname     string    // as the client said in DHCP
 	LeasedAt     time.Time //
@@ -207,8 +211,8 @@ func (s Session) At(now time.Time) Session {
 		return s
 	}
 	return Session{
-		Key: s.Key, FurtherAddrs: s.FurtherAddrs, Delegated: s.Delegated, Owner: s.Owner, State: PreAuth,
-		Hostname: s.Hostname, LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, LastEnding: over,
+		Key: s.Key, FurtherAddrs: s.FurtherAddrs, Delegated: s.Delegated, Owner: s.Owner, Attachment: s.Attachment,
+		State: PreAuth, Hostname: s.Hostname, LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, LastEnding: over,
 	}
 }
 

@@ -256,6 +256,9 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, o Options) (en
 	e.change(func(r *extraFields) {
 		r.furtherAddrs, r.delegated, r.pppoe, r.ipv6 = s.FurtherAddrs, s.Delegated, s.PPPoE, s.IPv6
 		r.way, r.guest = s.Way, s.Guest
+		if s.Attachment != (Attachment{}) {
+			r.attachment = &s.Attachment
+		}
 	})
 	if s.State == Authenticated {
 		if ended, err = t.resumed(id, &e, s, read, o); err != nil {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -86,7 +87,7 @@ func addends(waits []time.Duration, sum time.Duration) string {
 // RADIUS is asked first about names without a local account, so that their right passwords need not wait for a hash.
 func (g *gateway) authenticator() (sources access.Sources, accounts *users.Accounts, err error) {
 	if g.cfg.Auth.Has(config.MethodRADIUS) {
-		sources = append(sources, access.Remote{Servers: g.radius, Limit: radiusLimit(g.cfg.RADIUS)})
+		sources = append(sources, access.Remote{Servers: attachedServers{g}, Limit: radiusLimit(g.cfg.RADIUS)})
 	}
 	if g.cfg.Auth.Has(config.MethodUsers) {
 		if accounts, err = users.Open(g.cfg.Users.File, g.log); err != nil {
@@ -98,6 +99,19 @@ func (g *gateway) authenticator() (sources access.Sources, accounts *users.Accou
 		sources = append(sources, access.Vouchers{Book: g.vouchers})
 	}
 	return sources, accounts, nil
+}
+
+// attachedServers are the RADIUS servers, which are told where a client on Ethernet is attached.
+type attachedServers struct{ g *gateway }
+
+// Authenticate implements access.Source.
+func (a attachedServers) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
+	if c.Port == 0 {
+		if s, known := a.g.table.Get(c.Key.Addr); known && s.MAC == c.Key.MAC {
+			c.Circuit, c.Remote = s.Attachment.Circuit, s.Attachment.Remote
+		}
+	}
+	return a.g.radius.Authenticate(ctx, c)
 }
 
 // limitDefaults wraps the table of sessions: a login gets the configuration's limits where it has none of its own.

@@ -119,8 +119,8 @@ func (g *gateway) deviceServers() device.Source {
 	if !cfg.RADIUS {
 		return nil
 	}
-	return device.Servers{RADIUS: g.radius, Format: cfg.Format, Password: cfg.Password, Randomised: cfg.AskRandomised,
-		Limit: radiusLimit(g.cfg.RADIUS)}
+	return device.Servers{RADIUS: attachedServers{g}, Format: cfg.Format, Password: cfg.Password,
+		Randomised: cfg.AskRandomised, Limit: radiusLimit(g.cfg.RADIUS)}
 }
 
 // openRemembered opens the file of remembered devices.

@@ -199,6 +199,7 @@ func (g *gateway) parts() []part {
 		{"ident", g.openIdent},
 		{"users' file", g.openUsers},
 		{"dhcp", g.openDHCP},
+		{"relays", g.openRelays},
 		{"leases of others", g.openRenewal},
 		{"dns", g.openDNS},
 		{"IPv6", g.openIPv6},                    // after what it advertises
@@ -423,7 +424,7 @@ func (g *gateway) takeUp(all []dhcp.Lease) error {
 		if _, known := g.table.Get(l.Addr); known {
 			continue
 		}
-		if err := (leases{g}).Leased(l.MAC[:], l.Addr, l.Hostname, l.End); err != nil {
+		if err := (leases{g}).Leased(l); err != nil {
 			return fmt.Errorf("taking up the lease of %s: %w", l.Addr, err)
 		}
 	}

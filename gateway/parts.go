@@ -64,7 +64,9 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 	out.Present = func(ctx context.Context, mac dhcp.MAC, addr netip.Addr) (bool, error) {
 		return g.arp.Present(ctx, addr, mac)
 	}
-	out.Requests = g.dp.Requests
+	if len(d.Relays) == 0 { // data paths count requests by their senders, and a relay sends those of many
+		out.Requests = g.dp.Requests
+	}
 	if g.portal != nil {
 		out.CaptivePortalURL = g.portal.APIURL()
 	}
@@ -76,6 +78,14 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 	}
 	for code, data := range d.Options {
 		out.Options = append(out.Options, dhcp.Option{Code: code, Data: data})
+	}
+	out.Information = d.Information
+	for _, r := range d.Relays {
+		known := dhcp.Relay{Addr: r.Addr, Subnet: r.Network, Router: r.Router}
+		if !r.Network.IsValid() {
+			known.Subnet = out.Subnet
+		}
+		out.Relays = append(out.Relays, known)
 	}
 	for _, b := range d.Boot {
 		out.Boot = append(out.Boot, dhcp.Boot(b))
@@ -311,9 +321,10 @@ func keptKey(path string, size int) ([]byte, error) {
 // leases tells the table of sessions about DHCP's leases.
 type leases struct{ g *gateway }
 
-func (l leases) Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, end time.Time) error {
-	key := session.Key{MAC: datapath.MAC(mac), Addr: addr}
-	err := l.g.table.Lease(key, hostname, end)
+func (l leases) Leased(lease dhcp.Lease) error {
+	key := session.Key{MAC: datapath.MAC(lease.MAC), Addr: lease.Addr}
+	err := l.g.table.LeaseAt(key, lease.Hostname, lease.End, session.Attachment{
+		Circuit: lease.Circuit, Remote: lease.Remote, Via: lease.Via})
 	if err == nil {
 		l.g.leased6(key)
 		l.g.seen(key.MAC)

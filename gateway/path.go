@@ -183,7 +183,7 @@ func setup(cfg *config.Config) datapath.Setup {
 	return datapath.Setup{
 		Kind: d.Kind, Networks: networksOf(cfg), WAN: cfg.WAN.Interface,
 		PortalPorts: portalPorts(cfg.Portal), PPPoE: cfg.PPPoE.Enabled, Sessions: pppoeSessions(cfg),
-		Flows: cfg.FlowLog.Enabled, DHCP: cfg.DHCP.Mode != config.External,
+		Flows: cfg.FlowLog.Enabled, DHCP: cfg.DHCP.Mode != config.External && len(cfg.DHCP.Relays) == 0,
 		Shared: sharedPins(cfg), Reaches: cfg.Reached,
 		Keeper: func() *exec.Cmd { return keeperCommand(cfg) },
 		Fast:   d.Fast, Device: d.Device, Forward: d.Forward, FlowCache: d.FlowCache, Shaping: d.Shaping, PinDir: d.PinDir,
@@ -203,7 +203,7 @@ func (g *gateway) openPath(context.Context) (o opened, err error) {
 	kind, s := kindOf(g.cfg), setup(g.cfg)
 	s.PortalPorts, s.Log = servicePorts(g.cfg, g.homeListens), g.log
 	switch {
-	case !s.DHCP:
+	case g.cfg.DHCP.Mode == config.External:
 		s.Newcomer = g.newcomer
 	case g.cfg.DHCP.Claims:
 		s.Newcomer = g.claimant

@@ -161,6 +161,7 @@ func (l *pppoeAccess) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, er
 		undo()
 		return ppp.Grant{}, fmt.Errorf("keeping the PPPoE link: %w", err)
 	}
+	login.Attachment = session.Attachment{Circuit: shortened(r.Circuit), Remote: shortened(r.Remote)}
 	login.PPPoE = session.PPPoESession{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state,
 		Routes: login.Routes}
 	grant.Proof = login.Proof
@@ -170,6 +171,9 @@ func (l *pppoeAccess) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, er
 	}
 	return grant, err
 }
+
+// shortened returns as much of a circuit or remote ID as is kept.
+func shortened(id string) string { return id[:min(len(id), session.MaxAttachment)] }
 
 // decide checks a password, unless its sender has to wait because of wrong ones. Wrong ones are counted with
 // those that came by the portal.

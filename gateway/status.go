@@ -116,7 +116,8 @@ func dhcpPools(d dhcp.Stats) (all []control.Pool) {
 func dhcpCounts(d dhcp.Stats) map[string]uint64 {
 	return map[string]uint64{
 		"discover": d.Discovers, "request": d.Requests, "decline": d.Declines, "release": d.Releases, "inform": d.Informs,
-		"offer": d.Offers, "ack": d.Acks, "nak": d.Naks, "malformed": d.Malformed, "relayed": d.Relayed, "spoofed": d.Spoofed,
+		"offer": d.Offers, "ack": d.Acks, "nak": d.Naks, "malformed": d.Malformed, "relayed": d.Relayed,
+		"bad-information": d.BadAgent, "spoofed": d.Spoofed,
 		"still-there": d.StillThere,
 		"exhausted":   d.Exhausted, "too-many": d.TooMany, "overloaded": d.Overloaded, "throttled": d.Throttled,
 		"expired":     d.Expired,

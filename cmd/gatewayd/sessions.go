@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,8 +23,8 @@ func sessionsCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List clients: user, start, bytes sent and received",
-		Long: "Lists clients by address, of several networks one after the other; further addresses, of IPv6, are in\n" +
-			"lines of their own below. UP is what a client has\n" +
+		Long: "Lists clients by address, of several networks one after the other; where they are attached (DHCP's\n" +
+			"option 82), and further addresses, of IPv6, are in lines of their own below. UP is what a client has\n" +
 			"sent, DOWN what it has received, IDLE the time since its last packet, LEFT the rest of its session time, and\n" +
 			"DATA LEFT that of the quota that is used up first.\n" +
 			"RATE is what it may send and receive, bits a second. A client whose session has ended shows why in place of\n" +
@@ -118,18 +119,38 @@ func tableWriter(w io.Writer, now time.Time, measured func(control.Session) *rat
 		_, err := fmt.Fprintf(w, rowFormat, network, s.Addr, s.MAC, s.State, began, idle, timeLeft(s.Left), up, down,
 			dataLeft(s.Left), rates(s.Limits),
 			column(func() string { return measured(s).String() }), user, orDash(plain(s.Hostname, 63)))
-		for _, addr := range s.Further {
+		for _, line := range below(s) {
 			if err == nil {
-				_, err = fmt.Fprintf(w, "%s%s\n", indent, addr)
-			}
-		}
-		for _, network := range s.Delegated {
-			if err == nil {
-				_, err = fmt.Fprintf(w, "%s%s\n", indent, network)
+				_, err = fmt.Fprintf(w, "%s%s\n", indent, line)
 			}
 		}
 		return err
 	}
+}
+
+// below returns the lines below a client's row.
+func below(s control.Session) (lines []string) {
+	if place := attachment(s); place != "" {
+		lines = append(lines, place)
+	}
+	for _, addr := range s.Further {
+		lines = append(lines, addr.String())
+	}
+	for _, network := range s.Delegated {
+		lines = append(lines, network.String())
+	}
+	return lines
+}
+
+// attachment returns where a client is attached; empty: it is not known.
+func attachment(s control.Session) string {
+	var parts []string
+	for _, p := range [][2]string{{"circuit", s.Circuit}, {"remote", s.Remote}, {"via", s.Via}} {
+		if p[1] != "" {
+			parts = append(parts, p[0]+" "+plain(p[1], 64))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // timeLeft returns the rest of a session's time; "-" where it has no limit.

@@ -101,7 +101,8 @@ func (k *checker) refuseUnused(reason string, keys ...string) {
 func (k *checker) checkDHCP() {
 	if k.DHCP.Mode == External {
 		k.refuseUnused(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.claims", "dhcp.claimable", "dhcp.lease",
-			"dhcp.preauth_lease", "dhcp.dns", "dhcp.domain", "dhcp.mtu", "dhcp.ipv6_only", "dhcp.static", "dhcp.options")
+			"dhcp.preauth_lease", "dhcp.dns", "dhcp.domain", "dhcp.mtu", "dhcp.ipv6_only", "dhcp.static", "dhcp.options",
+			"dhcp.relays", "dhcp.relay_information")
 		if k.rows[bootTable] > 0 {
 			k.reportAt(k.lines[bootTable+"#1"], bootTable, `has no effect: dhcp.mode is "external"`)
 		}
@@ -114,6 +115,7 @@ func (k *checker) checkDHCP() {
 		return
 	}
 	k.checkBoot()
+	k.checkRelays()
 	for i, pool := range k.DHCP.Pools {
 		k.checkPool("dhcp.pools", pool, k.DHCP.Pools[:i])
 	}

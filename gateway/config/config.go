@@ -185,6 +185,9 @@ type DHCP struct {
 	Boot       []Boot           // in the file's order
 	Claims     bool             // devices may use addresses that nobody leased
 	Claimable  []Range          // which ones; without Claims: none
+	Relays     []Relay          // that may send clients' messages
+	// Information means that switches add relay agent information (option 82) to messages of clients on the LAN.
+	Information bool
 }
 
 // Boot is what clients of a class load that boot from the network. Classes that are empty are any.

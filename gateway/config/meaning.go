@@ -83,7 +83,13 @@ var meanings = map[string]meaning{
 		"`dhcp.claims` is. They may be in `dhcp.pools`: DHCP leases none that a device has claimed"},
 	"dhcp.ipv6_only": {unset: "they get one", text: "how long clients that can do without an IPv4 address, as phones " +
 		"can, get none (RFC 8925)"},
-	"dhcp.static":  {text: "table of MAC address = IPv4 address, which is reserved for that client"},
+	"dhcp.static": {text: "table of MAC address = IPv4 address, which is reserved for that client"},
+	"dhcp.relays": {text: "[relays](../relays.md) that may send clients' messages: `\"10.1.0.2\"`, whose clients are on " +
+		"the LAN itself, " +
+		"or `\"10.1.64.1/24 via 10.1.0.2\"`, whose clients are behind it: its address there (giaddr) with the " +
+		"length of their network, and its address on the LAN"},
+	"dhcp.relay_information": {text: "`true`: [switches](../relays.md) add option 82 to all messages of clients on the " +
+		"LAN, and let none pass that a client has added. Otherwise that of relays is believed alone"},
 	"dhcp.options": {text: "table of an option's number = its value"},
 	"dhcp.boot.vendor_class": {unset: "any", text: "a table `[[dhcp.boot]]` for each class of clients that boot from " +
 		"the network; a client gets the first that it fits. What its vendor class begins with (option 60): " +

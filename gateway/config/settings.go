@@ -110,6 +110,8 @@ func (c *Config) serviceSettings() []setting {
 		keyAt("dhcp.claimable", &c.DHCP.Claimable, list(addressRange)),
 		keyAt("dhcp.ipv6_only", &c.DHCP.IPv6Only, duration(5*minute, 30*day)),
 		{key: "dhcp.static", target: &c.DHCP.Static, each: c.DHCP.reserve},
+		keyAt("dhcp.relays", &c.DHCP.Relays, list(relay)),
+		keyAt("dhcp.relay_information", &c.DHCP.Information, strict.Boolean),
 		{key: "dhcp.options", target: &c.DHCP.Options, each: c.DHCP.addOption},
 		column("dhcp.boot.vendor_class", &c.DHCP.Boot, line(255), func(b *Boot, v string) { b.VendorClass = v }),
 		column("dhcp.boot.user_class", &c.DHCP.Boot, line(255), func(b *Boot, v string) { b.UserClass = v }),

@@ -22,6 +22,7 @@ package control
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"time"
@@ -251,6 +252,11 @@ type Session struct {
 	LeasedAt time.Time    `json:"leased_at,omitzero"`      // when the lease began
 	LeaseEnd time.Time    `json:"lease_end,omitzero"`      // when it ends unless it is renewed
 
+	// where the client is attached, as a relay, a switch or an access node says: text, or bytes as 0x0004000a
+	Circuit string `json:"circuit_id,omitempty"`
+	Remote  string `json:"remote_id,omitempty"` // as circuit_id
+	Via     string `json:"via,omitempty"`       // MAC address of the router that it is behind; left out: none
+
 	Delegated []netip.Prefix `json:"delegated,omitempty"` // IPv6 networks: delegated to it, or its PPPoE session's /64s
 
 	User   string         `json:"user,omitempty"`   // who is logged in
@@ -349,6 +355,7 @@ func asShown(client session.Session, network string) Session {
 		Network: network, Addr: client.Addr, Further: client.FurtherAddrs, State: client.State,
 		MAC:      net.HardwareAddr(client.MAC[:]).String(),
 		Hostname: client.Hostname, Delegated: client.Delegated,
+		Circuit: agentText(client.Attachment.Circuit), Remote: agentText(client.Attachment.Remote),
 		LeasedAt: client.LeasedAt, LeaseEnd: client.LeaseEnd, User: client.User, Way: client.Way, Guest: client.Guest,
 		ID:     client.ID,
 		PPPoE:  client.PPPoE.Session,
@@ -368,10 +375,21 @@ func asShown(client session.Session, network string) Session {
 		},
 		DroppedPackets: client.DroppedPackets, LastEnd: LastEnd{client.LastEnding.Cause, client.LastEnding.Quota},
 	}
+	if via := client.Attachment.Via; via != ([6]byte{}) {
+		out.Via = net.HardwareAddr(via[:]).String()
+	}
 	if client.State == session.Authenticated {
 		out.Left = leftOf(client, time.Now())
 	}
 	return out
+}
+
+// agentText returns a circuit or remote ID as text, or else its bytes as 0x0004000a.
+func agentText(id string) string {
+	if id == "" || session.Printable(id, session.MaxAttachment) {
+		return id
+	}
+	return fmt.Sprintf("%#x", id)
 }
 
 // leftOf returns what remains of a session's limits at a time.

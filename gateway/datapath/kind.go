@@ -71,7 +71,7 @@ type Setup struct {
 	PPPoE       bool     // clients may be on PPPoE
 	Sessions    int      // how many PPPoE sessions there can be at once
 	Flows       bool     // connections are logged
-	DHCP        bool     // the gateway leases addresses
+	DHCP        bool     // the gateway leases addresses, and reads what Requests returns
 	// Newcomer is called for clients with an address that was not leased; nil: their packets are dropped silently.
 	Newcomer    func(netip.Addr, MAC)
 	ForeignPins []string         // pins of links of gatewayd's other programs at the interfaces

@@ -10,19 +10,20 @@ import (
 
 // Claim sets an address aside for a device that uses it without a lease, until Unclaim. Nobody else is offered it; the
 // device itself may lease it where it is in a pool. It returns false where the address is leased, offered or reserved
-// to somebody, or another device's claim. The address may be outside the pools. Claims are not stored.
+// to somebody, another device's claim, or behind a relay. It may be outside the pools. Claims are not stored.
 func (s *Server) Claim(mac MAC, addr netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.table.claim(mac, addr, time.Now())
+	link := s.segmentOf(addr)
+	return !link.routed && link.table.claim(mac, addr, time.Now())
 }
 
 // Unclaim ends a device's claim. An address that is no claim of the device's stays as it is.
 func (s *Server) Unclaim(mac MAC, addr netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b := s.table.claimOf(mac, addr); b != nil {
-		s.table.free(b, time.Now())
+	if b := s.lan().table.claimOf(mac, addr); b != nil {
+		s.lan().table.free(b, time.Now())
 	}
 }
 
@@ -30,14 +31,14 @@ func (s *Server) Unclaim(mac MAC, addr netip.Addr) {
 func (s *Server) HasClaim(mac MAC, addr netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.table.claimOf(mac, addr) != nil
+	return s.lan().table.claimOf(mac, addr) != nil
 }
 
 // Claims returns all claims, with MAC and Addr only.
 func (s *Server) Claims() (all []Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := &s.table.queues[claimed]
+	q := &s.lan().table.queues[claimed]
 	for b := q.first(); b != nil && b != &q.ring; b = b.next {
 		all = append(all, Lease{MAC: net.HardwareAddr(b.client.mac[:]), Addr: b.addr})
 	}

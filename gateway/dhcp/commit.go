@@ -109,7 +109,7 @@ func (s *Server) report(c change, written bool) {
 	case c.event == granted && !written:
 		s.confirm(c, false)
 	case c.event == granted:
-		err := s.listener.Leased(mac, c.addr, c.hostname, c.end)
+		err := s.listener.Leased(c.lease(false))
 		if err != nil {
 			s.stats.listenerErrors.Add(1)
 			s.refused.Do(func() {
@@ -128,11 +128,12 @@ func (s *Server) report(c change, written bool) {
 func (s *Server) confirm(c change, stands bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	link := s.segmentOf(c.addr).table
 	if !stands {
-		s.table.unconfirm(c.client, c.addr, time.Now())
+		link.unconfirm(c.client, c.addr, time.Now())
 		return
 	}
-	if b := s.table.byAddr[c.addr]; b != nil && b.client.mac == c.client.mac && b.state == leased {
+	if b := link.byAddr[c.addr]; b != nil && b.client.mac == c.client.mac && b.state == leased {
 		b.acked = c.end
 	}
 }

@@ -1,5 +1,5 @@
-// Package dhcp is the gateway's DHCPv4 server (RFC 2131, 2132). It serves one interface without relays and is the only
-// server there, so it may refuse unknown addresses.
+// Package dhcp is the gateway's DHCPv4 server (RFC 2131, 2132). It serves one interface, and the
+// relays there that it knows. It is the only server there, so it may refuse unknown addresses.
 //
 //	          DISCOVER         REQUEST            end, RELEASE
 //	(blank) ───────────▶ offered ──────▶ leased ──────────────▶ known ──▶ (blank)
@@ -77,6 +77,12 @@ type Config struct {
 	Options []Option
 	Boot    []Boot // what clients load that boot from the network; the first that fits a client is for it
 
+	// Relays may send messages of clients, and are asked to hand on the replies. Others get no answer.
+	Relays []Relay
+	// Information means that relay agent information of messages without a relay is believed: switches add it and let
+	// no client do so. That of Relays is believed in any case.
+	Information bool
+
 	// Present asks whether a client still answers for its address, which may take seconds. A RELEASE or DECLINE of a
 	// client that does has no effect, nor has one about which it returns an error. nil: all of them have.
 	Present  func(context.Context, MAC, netip.Addr) (bool, error)
@@ -94,9 +100,9 @@ type Config struct {
 // Listener is notified of leases before their clients. Calls for one address come in the order of events; calls for
 // different addresses may be concurrent. Calls are repeated after errors and restarts.
 type Listener interface {
-	// Leased reports that a client has an address until end, for a new or renewed lease. On error the client gets no
+	// Leased reports that a client has an address until its End, for a new or renewed lease. On error the client gets no
 	// answer and will ask again.
-	Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, end time.Time) error
+	Leased(Lease) error
 	// Released reports that a lease ended: released, declined or expired. An error is logged; the address is free in any
 	// case.
 	Released(mac net.HardwareAddr, addr netip.Addr) error
@@ -110,6 +116,7 @@ type Lease struct {
 	Hostname string // letters, digits, '-', '_' and '.'; empty: the client sent none
 	End      time.Time
 	Static   bool
+	Attachment
 }
 
 const (
@@ -177,7 +184,7 @@ func (c Config) check() error {
 	case len(c.Pools) == 0 && len(c.Static) == 0:
 		return errors.New("dhcp: neither pools nor static leases given: there is nothing to lease")
 	}
-	if err := c.checkAddresses(); err != nil {
+	if err := errors.Join(c.checkAddresses(), c.checkRelays()); err != nil {
 		return err
 	}
 	return c.checkOptions()

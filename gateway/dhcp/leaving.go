@@ -24,7 +24,7 @@ const ignoreLeavesFor = 30
 // releaseIfGone calls action for a leased address if its client does not answer for it. A REQUEST of the client
 // meanwhile withdraws a RELEASE. s.mu is held, also while action runs.
 func (s *Server) releaseIfGone(b *binding, message pendingRelease, action func(now time.Time)) {
-	if s.cfg.Present == nil {
+	if s.cfg.Present == nil || b.at.Via != (MAC{}) { // ARP does not reach behind a router
 		action(time.Now())
 		return
 	}
@@ -82,7 +82,7 @@ func (s *Server) present(patience time.Duration, mac MAC, addr netip.Addr) (bool
 // keepLease notes that a client wants to keep its lease after all. It returns false while a DECLINE is being decided: a
 // client that does not use an address then gets no answer, and asks again. addr is the address that it names.
 func (s *Server) keepLease(rq *request, addr netip.Addr) bool {
-	b := s.table.byClient[s.table.matching(rq.client, addr)]
+	b := rq.segment.table.byClient[rq.segment.table.matching(rq.client, addr)]
 	switch {
 	case b == nil || b.release == nil:
 		return true

@@ -50,6 +50,8 @@ func run(t testing.TB, argv ...string) {
 // await waits until a condition holds.
 var await = netnstest.Until
 
+var must = netnstest.Must
+
 // newLAN creates the server's interface and returns its other end.
 func newLAN(t testing.TB) string {
 	t.Helper()
@@ -69,8 +71,8 @@ type journal struct {
 	fail  error
 }
 
-func (j *journal) Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, end time.Time) error {
-	return j.note("leased", mac, addr, hostname)
+func (j *journal) Leased(l Lease) error {
+	return j.note("leased", l.MAC, l.Addr, l.Hostname)
 }
 
 func (j *journal) Released(mac net.HardwareAddr, addr netip.Addr) error {

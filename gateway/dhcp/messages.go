@@ -27,13 +27,14 @@ func (s *Server) discover(rq *request, now time.Time) []byte {
 	if !s.keepLease(rq, rq.requested) {
 		return nil
 	}
-	b, err := s.table.offer(rq.client, rq.hostname, rq.requested, now)
+	b, err := rq.segment.table.offer(rq.client, rq.hostname, rq.requested, now)
 	if err != nil {
 		s.refuse(rq, err)
 		return nil
 	}
 	s.stats.offers.Add(1)
-	return s.compose(reply{kind: dhcpv4.MessageTypeOffer, addr: b.addr, lease: s.table.term(rq.client, b.addr)}, rq)
+	term := rq.segment.table.term(rq.client, b.addr)
+	return s.compose(reply{kind: dhcpv4.MessageTypeOffer, addr: b.addr, lease: term}, rq)
 }
 
 // refuse counts the reason why a client gets no address.
@@ -46,7 +47,8 @@ func (s *Server) refuse(rq *request, err error) {
 	s.stats.exhausted.Add(1)
 	s.full.Do(func() {
 		s.log.Warn("no address is free: enlarge the pool or shorten the lease time",
-			"leased", s.table.leases(), "declined", s.table.queues[declined].count)
+			"network", rq.segment.cfg.Subnet, "leased", rq.segment.table.leases(),
+			"declined", rq.segment.table.queues[declined].count)
 	})
 }
 
@@ -55,7 +57,7 @@ func (s *Server) refuse(rq *request, err error) {
 func (s *Server) request(rq *request, now time.Time) []byte {
 	addr := rq.requested
 	if addr.IsValid() && rq.server.IsValid() && rq.server != s.cfg.Server { // it accepted another server's offer
-		s.table.withdraw(rq.client)
+		rq.segment.table.withdraw(rq.client)
 		return nil
 	}
 	if !addr.IsValid() { // then it names a server by mistake only
@@ -64,7 +66,7 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 	if !s.keepLease(rq, addr) {
 		return nil
 	}
-	if left := s.repeated(rq.client, addr, now); left > 0 {
+	if left := s.repeated(rq, addr, now); left > 0 {
 		s.stats.acks.Add(1)
 		return s.compose(reply{kind: dhcpv4.MessageTypeAck, addr: addr, lease: left}, rq)
 	}
@@ -73,7 +75,7 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 		s.stats.overloaded.Add(1)
 		return nil
 	}
-	b, err := s.table.confirm(rq.client, rq.hostname, addr, now)
+	b, err := rq.segment.table.confirm(rq.client, rq.hostname, addr, now)
 	switch {
 	case errors.Is(err, errNotYours):
 		s.stats.naks.Add(1)
@@ -86,15 +88,16 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 		s.refuse(rq, err)
 		return nil
 	}
+	b.at = rq.attachment(b.at)
 	ack := s.compose(reply{kind: dhcpv4.MessageTypeAck, addr: addr, lease: b.term(s.cfg)}, rq)
 	s.push(change{record: b.record(), event: granted, ack: ack})
 	return nil
 }
 
 // repeated returns the rest of a lease that was just ACKed; 0 if it was not.
-func (s *Server) repeated(c client, addr netip.Addr, now time.Time) time.Duration {
-	b := s.table.leaseOf(c, addr)
-	if b == nil || !b.acked.Equal(b.end) || !s.table.may(b.client, addr) {
+func (s *Server) repeated(rq *request, addr netip.Addr, now time.Time) time.Duration {
+	b := rq.segment.table.leaseOf(rq.client, addr)
+	if b == nil || !b.acked.Equal(b.end) || b.at != rq.attachment(b.at) || !rq.segment.table.may(b.client, addr) {
 		return 0
 	}
 	if left, term := b.acked.Sub(now), b.term(s.cfg); left >= time.Second && term-left < min(repeatWindow, term/8) {
@@ -108,7 +111,7 @@ func (s *Server) decline(rq *request, now time.Time) {
 	if rq.server.IsValid() && rq.server != s.cfg.Server {
 		return
 	}
-	if b := s.table.leaseOf(rq.client, rq.requested); b != nil {
+	if b := rq.segment.table.leaseOf(rq.client, rq.requested); b != nil {
 		s.releaseIfGone(b, pendingRelease{declines: true}, func(now time.Time) { s.setAside(rq, now) })
 		return
 	}
@@ -116,7 +119,7 @@ func (s *Server) decline(rq *request, now time.Time) {
 }
 
 func (s *Server) setAside(rq *request, now time.Time) {
-	b, wasLeased, err := s.table.decline(rq.client, rq.requested, now)
+	b, wasLeased, err := rq.segment.table.decline(rq.client, rq.requested, now)
 	if err != nil {
 		return
 	}
@@ -136,12 +139,12 @@ func (s *Server) release(rq *request) {
 	if rq.server.IsValid() && rq.server != s.cfg.Server {
 		return
 	}
-	b := s.table.leaseOf(rq.client, rq.ciaddr)
+	b := rq.segment.table.leaseOf(rq.client, rq.ciaddr)
 	if b == nil {
 		return
 	}
 	s.releaseIfGone(b, pendingRelease{}, func(now time.Time) {
-		if b, err := s.table.release(rq.client, rq.ciaddr, now); err == nil {
+		if b, err := rq.segment.table.release(rq.client, rq.ciaddr, now); err == nil {
 			s.push(change{record: b.record(), event: ended})
 		}
 	})

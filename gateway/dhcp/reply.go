@@ -27,6 +27,8 @@ var (
 )
 
 const (
+	broadcastFlag = 0x8000 // of flags: replies are to be broadcast
+
 	headerBytes = atCookie
 	minReply    = 300 // bytes that old clients require (RFC 1542, 2.1)
 )
@@ -175,11 +177,16 @@ func (r reply) message(rq *request, fixed map[byte][]byte) []byte {
 	b := make([]byte, headerBytes, minReply)
 	b[0], b[1], b[2] = byte(dhcpv4.OpcodeBootReply), rq.hardware.kind, rq.hardware.length
 	copy(b[atXID:], rq.xid[:])
-	binary.BigEndian.PutUint16(b[atFlags:], rq.flags)
+	flags := rq.flags
+	if r.kind == dhcpv4.MessageTypeNak && rq.relay.IsValid() { // RFC 2131, 4.3.2: its address may be another's
+		flags |= broadcastFlag
+	}
+	binary.BigEndian.PutUint16(b[atFlags:], flags)
 	if r.kind == dhcpv4.MessageTypeAck {
 		copy(b[atCiaddr:], rq.ciaddr.AsSlice())
 	}
 	copy(b[atYiaddr:], r.addr.AsSlice())
+	copy(b[atGiaddr:], rq.relay.AsSlice())
 	copy(b[atHardware:], rq.hardware.addr[:])
 	if r.boot != nil {
 		r.boot.putFields(b)
@@ -193,21 +200,25 @@ func (r reply) message(rq *request, fixed map[byte][]byte) []byte {
 }
 
 // frame addresses a reply as in RFC 2131, 4.1: to a client without an address by its MAC, without ARP. A client that
-// sends from the address that it names may have another port.
+// sends from the address that it names may have another port. A relay gets the reply by the way that the request came.
 func (r reply) frame(rq *request, cfg Config, fixed map[byte][]byte, from MAC) []byte {
 	addr, port, mac := limitedBroadcast, uint16(clientPort), broadcastMAC
 	r.boot = bootFor(cfg.Boot, rq)
-	switch {
-	case r.kind == dhcpv4.MessageTypeNak: // the client's address may be another's
+	if r.kind == dhcpv4.MessageTypeNak {
 		r.boot = nil
+	}
+	switch {
+	case rq.relay.IsValid():
+		addr, port, mac = rq.relay, serverPort, rq.sender
+	case r.kind == dhcpv4.MessageTypeNak: // the client's address may be another's
 	case !rq.ciaddr.IsUnspecified():
-		addr, mac = rq.ciaddr, rq.client.mac
+		addr, mac = rq.ciaddr, rq.sender
 		if rq.source.Addr() == addr && rq.source.Port() != 0 {
 			port = rq.source.Port()
 		}
 	case rq.behind: // it may not know yet which client has the address
 	case rq.flags == 0 && r.addr.IsValid():
-		addr, mac = r.addr, rq.client.mac
+		addr, mac = r.addr, rq.sender
 	}
 	return datagram{
 		srcMAC: from, dstMAC: mac,

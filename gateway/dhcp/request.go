@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 
@@ -19,7 +18,7 @@ const (
 
 // Reasons for not answering a message.
 var (
-	errRelayed   = errors.New("it came through a relay")
+	errRelayed   = errors.New("it came through an unknown relay")
 	errSpoofed   = errors.New("it names another hardware address than its sender's")
 	errMalformed = errors.New("it is no message to a server")
 	errFlood     = errors.New("the device sends them without end")
@@ -40,6 +39,11 @@ type request struct {
 	hardware hardware
 	hostname string // sanitised
 
+	sender  MAC        // of the frame
+	relay   netip.Addr // giaddr; the zero Addr: none
+	segment *segment   // the client's link; this and the next are found by locate
+	at      Attachment
+
 	xid         dhcpv4.TransactionID
 	flags       uint16 // the top bit asks for broadcast replies
 	source      netip.AddrPort
@@ -47,25 +51,25 @@ type request struct {
 	requested   netip.Addr // requested address (option 50); the zero Addr: none
 	server      netip.Addr // server identifier (option 54); the zero Addr: none
 	optionCodes []byte     // option codes, in the client's order (option 55)
-	agent       []byte     // option 82, which a switch may add (RFC 3046)
+	agent       []byte     // option 82, which a relay or a switch may add (RFC 3046)
 	vendorClass string     // option 60
 	userClasses []string   // option 77
 	machine     []byte     // option 97, which tells machines apart that boot from the network (RFC 4578, 2.3)
 	replyBytes  int        // for the reply's DHCP message
 }
 
-// parseRequest reads a client's message; behind means that a repeater sent the frame. Errors wrap errMalformed,
-// errRelayed or errSpoofed. The request does not refer to the datagram's memory.
-func parseRequest(d datagram, behind bool) (*request, error) {
+// parseRequest reads a client's message. Errors wrap errMalformed. The request does not refer to the datagram's
+// memory. Whose it is, on which link its client is, and whether it may be there, is for locate to say.
+func parseRequest(d datagram) (*request, error) {
 	m, ok := receive(d.payload)
 	if !ok {
 		return nil, fmt.Errorf("%w: %d bytes, or not of DHCP", errMalformed, len(d.payload))
 	}
 	rq := &request{
 		kind: m.kind(), xid: dhcpv4.TransactionID(m.bytes[atXID:]),
-		flags:    binary.BigEndian.Uint16(m.bytes[atFlags:]) & 0x8000,
+		flags:    binary.BigEndian.Uint16(m.bytes[atFlags:]) & broadcastFlag,
 		hardware: hardware{m.bytes[1], m.bytes[2], [16]byte(m.bytes[atHardware:])},
-		source:   d.src, ciaddr: m.field(atCiaddr),
+		source:   d.src, ciaddr: m.field(atCiaddr), sender: d.srcMAC,
 		requested: m.address(dhcpv4.OptionRequestedIPAddress), server: m.address(dhcpv4.OptionServerIdentifier),
 		hostname:    cleanHostname(m.joinedOption(dhcpv4.OptionHostName)),
 		optionCodes: codes(m.joinedOption(dhcpv4.OptionParameterRequestList)),
@@ -76,35 +80,18 @@ func parseRequest(d datagram, behind bool) (*request, error) {
 		replyBytes:  m.maxReply(),
 	}
 	length := int(rq.hardware.length)
-	switch relay := m.field(atGiaddr); {
+	switch {
 	case m.bytes[0] != byte(dhcpv4.OpcodeBootRequest):
 		return nil, fmt.Errorf("%w: a reply", errMalformed)
 	case length < len(MAC{}) || length > len(rq.hardware.addr):
 		return nil, fmt.Errorf("%w: a hardware address of %d bytes", errMalformed, length)
-	case !relay.IsUnspecified():
-		return nil, fmt.Errorf("%w at %s", errRelayed, relay)
 	}
-	rq.id, rq.behind = string(m.joinedOption(dhcpv4.OptionClientIdentifier)), behind
-	if err := rq.identify(d.srcMAC); err != nil {
-		return nil, err
+	if relay := m.field(atGiaddr); !relay.IsUnspecified() {
+		rq.relay = relay
 	}
+	rq.id = string(m.joinedOption(dhcpv4.OptionClientIdentifier))
 	rq.dropContradictions()
 	return rq, nil
-}
-
-// identify finds out whose a message is that a MAC address sent. The data path admits frames by their sender, and a
-// client that could use any hardware address would count as many clients.
-func (rq *request) identify(sender MAC) error {
-	own := MAC(rq.hardware.addr[:])
-	switch {
-	case own == (MAC{}) || own[0]&1 != 0 || own != sender && !rq.behind:
-		return fmt.Errorf("%w: %s", errSpoofed, net.HardwareAddr(own[:]))
-	case rq.behind:
-		rq.client = behindRepeater(sender, own)
-	default:
-		rq.client = client{mac: own, id: rq.id}
-	}
-	return nil
 }
 
 // dropContradictions removes fields that contradict the rest of a message, as some clients send them.

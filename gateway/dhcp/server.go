@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -21,7 +22,6 @@ import (
 // Server is a DHCP server on one interface.
 type Server struct {
 	cfg        Config
-	fixed      map[byte][]byte
 	listener   Listener
 	log        *slog.Logger
 	store      *store
@@ -48,9 +48,10 @@ type Server struct {
 	questions  context.Context // ends these questions
 	stopAsking context.CancelFunc
 
-	mu      sync.Mutex // guards what follows
-	table   *table
-	pending []change
+	mu       sync.Mutex              // guards what follows
+	segments []*segment              // that of the LAN first
+	relays   map[netip.Addr]*segment // their clients' links, by giaddr
+	pending  []change
 }
 
 // New opens the leases file and the interface's sockets, and restores the stored leases. Requests are received from now
@@ -61,12 +62,12 @@ func New(cfg Config, l Listener) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, fixed: fixedOptions(cfg), listener: l, log: cfg.Log.With("interface", cfg.Interface),
-		table: newTable(cfg), wake: make(chan struct{}, 1),
+		cfg: cfg, listener: l, log: cfg.Log.With("interface", cfg.Interface), wake: make(chan struct{}, 1),
 		senders:    budget.Senders[MAC]{Rate: cfg.PerMAC, Size: maxSenders},
 		logBudgets: budget.Senders[refusal]{Rate: budget.Minutely, Size: maxNotes},
 		naks:       budget.Senders[MAC]{Rate: budget.Minutely, Size: maxNotes},
 	}
+	s.segments, s.relays = segments(cfg)
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.questions, s.stopAsking = context.WithCancel(s.stopped)
 	if s.store, err = openStore(cfg.Path); err != nil {
@@ -98,7 +99,7 @@ func (s *Server) takeUp() error {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for _, r := range records {
-		if !s.table.restore(r, now) && r.state == leased {
+		if !s.segmentOf(r.addr).restore(r, now) && r.state == leased {
 			r.state = known
 			s.push(change{record: r, event: ended})
 		}
@@ -140,15 +141,14 @@ func (s *Server) Close() error {
 // Leases returns all leases, ordered by address.
 func (s *Server) Leases() []Lease {
 	s.mu.Lock()
-	list := make([]Lease, 0, s.table.leases())
-	for _, q := range []*queue{&s.table.queues[leased], &s.table.shortLeased} {
-		for b := q.first(); b != nil && b != &q.ring; b = b.next {
-			l := Lease{MAC: slices.Clone(b.client.mac[:]), Addr: b.addr, Hostname: b.hostname, End: b.end,
-				Static: s.table.static(b)}
-			if b.client.id != "" {
-				l.ClientID = []byte(b.client.id)
+	var list []Lease
+	for _, link := range s.segments {
+		list = slices.Grow(list, link.table.leases())
+		for _, q := range []*queue{&link.table.queues[leased], &link.table.shortLeased} {
+			for b := q.first(); b != nil && b != &q.ring; b = b.next {
+				r := b.record()
+				list = append(list, r.lease(link.table.static(b)))
 			}
-			list = append(list, l)
 		}
 	}
 	s.mu.Unlock()
@@ -175,12 +175,16 @@ func (s *Server) expireAll(ctx context.Context) {
 func (s *Server) expire(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	over := s.table.expire(now, maxBatch)
-	for i := range over {
-		s.stats.expired.Add(1)
-		s.push(change{record: over[i].record(), event: ended})
+	more := false
+	for _, link := range s.segments {
+		over := link.table.expire(now, maxBatch)
+		for i := range over {
+			s.stats.expired.Add(1)
+			s.push(change{record: over[i].record(), event: ended})
+		}
+		more = more || len(over) > 0
 	}
-	return len(over) > 0
+	return more
 }
 
 const (
@@ -188,11 +192,11 @@ const (
 	maxNotes   = 128    // refusals that the log has named: half of it at once, and so many a minute
 )
 
-// admits reports whether another request of a MAC address is answered. Clients with a lease have a budget apart from
-// that of new ones.
-func (s *Server) admits(mac MAC) bool {
+// admits reports whether another request is answered. Clients with a lease have a budget apart from that of new ones.
+func (s *Server) admits(frame []byte) bool {
 	s.mu.Lock()
-	leased := len(s.table.held[mac]) > 0
+	mac := s.payer(frame)
+	leased := slices.ContainsFunc(s.segments, func(link *segment) bool { return len(link.table.held[mac]) > 0 })
 	s.mu.Unlock()
 	return s.senders.Spend(mac, leased, budget.Now())
 }
@@ -200,7 +204,7 @@ func (s *Server) admits(mac MAC) bool {
 // handle answers one frame. Only the receiving goroutine calls it. A device that sends more than it may costs little
 // more than reading its frames, so that those of others do not wait in a full buffer.
 func (s *Server) handle(frame []byte) {
-	if len(frame) >= ethernetLen && !s.admits(MAC(frame[6:12])) {
+	if len(frame) >= ethernetLen && !s.admits(frame) {
 		s.logRefusal(MAC(frame[6:12]), errFlood)
 		return
 	}
@@ -232,12 +236,18 @@ func (s *Server) read(frame []byte) (*request, error) {
 	case !s.forUs(d):
 		return nil, fmt.Errorf("%w here, but at %s", errMalformed, d.dst)
 	}
-	return parseRequest(d, s.cfg.Repeaters[d.srcMAC])
+	rq, err := parseRequest(d)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return rq, s.locate(rq)
 }
 
 // logRefusal writes to the log why a device gets no answer: once a minute of each device and reason.
 func (s *Server) logRefusal(mac MAC, err error) {
-	for _, kind := range []error{errMalformed, errRelayed, errSpoofed, errTooMany, errFlood} {
+	for _, kind := range []error{errMalformed, errRelayed, errSpoofed, errTooMany, errFlood, errAgent} {
 		if errors.Is(err, kind) && s.logBudgets.Spend(refusal{mac, kind}, false, budget.Now()) {
 			s.log.Warn("a DHCP message gets no answer", "mac", net.HardwareAddr(mac[:]).String(), "reason", err)
 		}
@@ -290,7 +300,7 @@ func (s *Server) compose(r reply, rq *request) []byte {
 	if r.lease > 0 {
 		r.earlierBy = rand.N(r.lease/16 + 1)
 	}
-	return r.frame(rq, s.cfg, s.fixed, s.mac())
+	return r.frame(rq, rq.segment.cfg, rq.segment.fixed, s.mac())
 }
 
 func (s *Server) send(frame []byte) {

@@ -220,7 +220,7 @@ func TestHostileClients(t *testing.T) {
 		t.Errorf("stats %+v", got)
 	}
 	for _, reason := range []string{
-		`mac=02:00:00:00:00:01 reason="it came through a relay at 10.1.0.3"`,
+		`mac=02:00:00:00:00:01 reason="it came through an unknown relay at 10.1.0.3`,
 		`mac=02:00:00:00:00:02 reason="it names another hardware address than its sender's: 02:00:00:00:00:01"`,
 		`mac=02:00:00:00:00:01 reason="it is no message to a server`,
 		`mac=02:00:00:00:00:01 reason="its MAC has all the addresses it may have"`,

@@ -1,6 +1,9 @@
 package dhcp
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // Stats are a server's counts since New, and the present use of its addresses.
 type Stats struct {
@@ -8,7 +11,8 @@ type Stats struct {
 	Offers, Acks, Naks                               uint64 // sent
 
 	Malformed  uint64 // not DHCP, or not for a server
-	Relayed    uint64 // refused: came through a relay
+	Relayed    uint64 // refused: came through a relay that is not in Relays
+	BadAgent   uint64 // relay agent information that cannot be read, of messages that are answered without it
 	Spoofed    uint64 // refused: hardware address is not the sender's
 	Exhausted  uint64 // no answer: no address was free
 	TooMany    uint64 // no answer: the MAC has its addresses
@@ -35,7 +39,7 @@ type PoolUse struct {
 type counters struct {
 	discovers, requests, declines, releases, informs atomic.Uint64
 	offers, acks, naks                               atomic.Uint64
-	malformed, relayed, spoofed                      atomic.Uint64
+	malformed, relayed, spoofed, badAgent            atomic.Uint64
 	exhausted, tooMany, overloaded, stillThere       atomic.Uint64
 	expired, storeErrors, listenerErrors, sendErrors atomic.Uint64
 }
@@ -48,6 +52,7 @@ func (s *Server) Stats() Stats {
 		Releases: c.releases.Load(), Informs: c.informs.Load(),
 		Offers: c.offers.Load(), Acks: c.acks.Load(), Naks: c.naks.Load(),
 		Malformed: c.malformed.Load(), Relayed: c.relayed.Load(), Spoofed: c.spoofed.Load(),
+		BadAgent:  c.badAgent.Load(),
 		Exhausted: c.exhausted.Load(), TooMany: c.tooMany.Load(), Overloaded: c.overloaded.Load(),
 		StillThere: c.stillThere.Load(),
 		Throttled:  s.senders.Refused(),
@@ -56,10 +61,15 @@ func (s *Server) Stats() Stats {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Leased, st.Offered = s.table.leases(), s.table.queues[offered].count
-	st.DeclinedAddresses, st.Claimed = s.table.queues[declined].count, s.table.queues[claimed].count
-	for i, r := range s.table.cfg.Pools {
-		st.Pools = append(st.Pools, PoolUse{r, s.table.leasedIn[i]})
+	for _, link := range s.segments {
+		t := link.table
+		st.Leased, st.Offered = st.Leased+t.leases(), st.Offered+t.queues[offered].count
+		st.DeclinedAddresses += t.queues[declined].count
+		st.Claimed += t.queues[claimed].count
+		for i, r := range t.cfg.Pools {
+			st.Pools = append(st.Pools, PoolUse{r, t.leasedIn[i]})
+		}
 	}
+	slices.SortFunc(st.Pools, func(a, b PoolUse) int { return a.First.Compare(b.First) })
 	return st
 }

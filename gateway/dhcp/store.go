@@ -19,28 +19,52 @@ type record struct {
 	hostname string
 	state    state // known, leased or declined
 	end      time.Time
+	at       Attachment
+}
+
+// lease returns the lease of a record.
+func (r record) lease(static bool) Lease {
+	l := Lease{MAC: slices.Clone(r.client.mac[:]), Addr: r.addr, Hostname: r.hostname, End: r.end, Static: static,
+		Attachment: r.at}
+	if r.client.id != "" {
+		l.ClientID = []byte(r.client.id)
+	}
+	return l
 }
 
 func (b *binding) record() record {
-	r := record{addr: b.addr, client: b.client, hostname: b.hostname, state: b.state, end: b.end}
+	r := record{addr: b.addr, client: b.client, hostname: b.hostname, state: b.state, end: b.end, at: b.at}
 	if r.state == reserved { // reserved addresses come from the configuration
 		r.state = known
 	}
 	return r
 }
 
-const recordVersion = 1
+// Versions of a record. Former versions of gatewayd leave records of the second out.
+const (
+	recordVersion   = 1
+	attachedVersion = 2 // of clients of which it is known where they are attached
+)
 
 var errRecord = errors.New("record of a lease is damaged")
 
 // encode returns version, state, end (Unix time in ms), MAC, length of the client identifier, client identifier,
-// hostname. The address is the key.
+// hostname. The address is the key. Where it is known where the client is attached, there follow after the client
+// identifier the length of the circuit, circuit, the length of the remote, remote, and the router's MAC.
 func (r record) encode() []byte {
 	b := []byte{recordVersion, byte(r.state)}
+	if r.at != (Attachment{}) {
+		b[0] = attachedVersion
+	}
 	b = binary.BigEndian.AppendUint64(b, uint64(r.end.UnixMilli()))
 	b = append(b, r.client.mac[:]...)
 	b = append(b, byte(len(r.client.id)))
 	b = append(b, r.client.id...)
+	if r.at != (Attachment{}) {
+		b = append(append(b, byte(len(r.at.Circuit))), r.at.Circuit...)
+		b = append(append(b, byte(len(r.at.Remote))), r.at.Remote...)
+		b = append(b, r.at.Via[:]...)
+	}
 	return append(b, r.hostname...)
 }
 
@@ -48,7 +72,8 @@ func (r record) encode() []byte {
 func decodeRecord(key, value []byte) (record, error) {
 	const fixed = 1 + 1 + 8 + 6 + 1
 	addr, ok := netip.AddrFromSlice(key)
-	if !ok || !addr.Is4() || len(value) < fixed || value[0] != recordVersion || len(value) < fixed+int(value[fixed-1]) {
+	if !ok || !addr.Is4() || len(value) < fixed || value[0] != recordVersion && value[0] != attachedVersion ||
+		len(value) < fixed+int(value[fixed-1]) {
 		return record{}, errRecord
 	}
 	id := fixed + int(value[fixed-1])
@@ -60,12 +85,30 @@ func decodeRecord(key, value []byte) (record, error) {
 			mac: MAC(value[10:16]),
 			id:  string(value[fixed:id]),
 		},
-		hostname: cleanHostname(value[id:]),
 	}
+	rest := value[id:]
+	if value[0] == attachedVersion {
+		var circuit, remote []byte
+		circuit, rest = counted(rest)
+		if remote, rest = counted(rest); len(rest) < len(MAC{}) {
+			return record{}, errRecord
+		}
+		r.at = Attachment{string(circuit), string(remote), MAC(rest)}
+		rest = rest[len(MAC{}):]
+	}
+	r.hostname = cleanHostname(rest)
 	if r.state != known && r.state != leased && r.state != declined {
 		return record{}, errRecord
 	}
 	return r, nil
+}
+
+// counted returns the bytes behind their number, and what follows; nothing where they are cut off.
+func counted(b []byte) (value, rest []byte) {
+	if len(b) == 0 || 1+int(b[0]) > len(b) {
+		return nil, nil
+	}
+	return b[1 : 1+int(b[0])], b[1+int(b[0]):]
 }
 
 // store keeps leases in a file.
@@ -121,7 +164,7 @@ func (t *table) restore(r record, now time.Time) bool {
 	// Later steps of the clock change nothing, because end has a monotonic reading.
 	end := now.Add(min(r.end.Sub(now), t.cfg.Lease))
 	b = t.bindingOf(r.addr)
-	b.client, b.hostname = r.client, r.hostname
+	b.client, b.hostname, b.at = r.client, r.hostname, r.at
 	switch r.state {
 	case leased:
 		t.byClient[r.client] = b

@@ -21,9 +21,11 @@ import (
 
 func TestRecordsRoundTrip(t *testing.T) {
 	for _, want := range []record{
-		{addr("10.1.1.1"), client{macOf(1), ""}, "", leased, time.UnixMilli(1)},
-		{addr("10.1.1.2"), client{macOf(2), strings.Repeat("\xff", 255)}, "phone", declined, time.UnixMilli(1<<42 + 7)},
-		{addr("255.255.255.254"), client{macOf(3), "id"}, strings.Repeat("h", maxHostname), known, time.UnixMilli(0)},
+		{addr("10.1.1.1"), client{macOf(1), ""}, "", leased, time.UnixMilli(1), Attachment{}},
+		{addr("10.1.1.2"), client{macOf(2), strings.Repeat("\xff", 255)}, "phone", declined, time.UnixMilli(1<<42 + 7),
+			Attachment{"port 7", "", MAC{}}},
+		{addr("255.255.255.254"), client{macOf(3), "id"}, strings.Repeat("h", maxHostname), known, time.UnixMilli(0),
+			Attachment{strings.Repeat("\x00", MaxAgentID), strings.Repeat("r", MaxAgentID), macOf(9)}},
 	} {
 		if got, err := decodeRecord(want.addr.AsSlice(), want.encode()); err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
@@ -32,8 +34,9 @@ func TestRecordsRoundTrip(t *testing.T) {
 }
 
 func FuzzDecodeRecord(f *testing.F) {
+	at := Attachment{"c", "r", macOf(9)}
 	f.Add([]byte{10, 1, 1, 1},
-		record{addr("10.1.1.1"), client{macOf(1), "id"}, "phone", leased, time.UnixMilli(5)}.encode())
+		record{addr("10.1.1.1"), client{macOf(1), "id"}, "phone", leased, time.UnixMilli(5), at}.encode())
 	f.Add([]byte{10, 1, 1, 1}, []byte{})
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		r, err := decodeRecord(key, value)
@@ -99,8 +102,9 @@ func TestLeaseExpiredWhileDown(t *testing.T) {
 	}
 	past := time.Now().Add(-time.Minute)
 	err = st.write([]change{
-		{record: record{addr("10.1.1.1"), client{macOf(1), ""}, "", leased, past}},
-		{record: record{addr("10.9.9.9"), client{macOf(2), ""}, "", leased, time.Now().Add(time.Hour)}}, // not of this subnet
+		{record: record{addr("10.1.1.1"), client{macOf(1), ""}, "", leased, past, Attachment{}}},
+		// not of this subnet
+		{record: record{addr("10.9.9.9"), client{macOf(2), ""}, "", leased, time.Now().Add(time.Hour), Attachment{}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -35,6 +35,7 @@ type binding struct {
 	acked    time.Time       // lease on disk and reported until then; zero: not yet
 	short    bool            // leased for cfg.ShortLease
 	release  *pendingRelease // nil: none
+	at       Attachment      // as of the last REQUEST
 	answered time.Time       // when the client answered although it was said to leave
 
 	prev, next *binding
@@ -311,7 +312,7 @@ func (t *table) removeClient(b *binding) {
 	if t.byClient[b.client] == b {
 		delete(t.byClient, b.client)
 	}
-	b.client, b.hostname = client{}, ""
+	b.client, b.hostname, b.at = client{}, "", Attachment{}
 }
 
 // assign sets a binding's client, and makes it the client's only binding.
@@ -324,7 +325,7 @@ func (t *table) assign(b *binding, c client) {
 	}
 	if former := t.byClient[c]; former != nil && former != b && former.state == known {
 		t.move(former, blank, former.end)
-		former.client, former.hostname = client{}, ""
+		former.client, former.hostname, former.at = client{}, "", Attachment{}
 	}
 	t.byClient[c] = b
 }

@@ -295,7 +295,9 @@ func TestBriefLeases(t *testing.T) {
 
 func TestRestore(t *testing.T) {
 	now := time.Now()
-	c := func(i int) client { return client{mac: macOf(i)} }
+	rec := func(at string, i int, s state, end time.Time) record {
+		return record{addr: addr(at), client: client{mac: macOf(i)}, state: s, end: end}
+	}
 	for _, tt := range []struct {
 		name string
 		rec  record
@@ -303,18 +305,18 @@ func TestRestore(t *testing.T) {
 		want state
 		left time.Duration
 	}{
-		{"lease", record{addr("10.1.0.2"), c(1), "", leased, now.Add(time.Minute)}, true, leased, time.Minute},
-		{"lease that ran out", record{addr("10.1.0.2"), c(1), "", leased, now.Add(-time.Minute)}, true, leased, -time.Minute},
-		{"lease from a clock that was ahead", record{addr("10.1.0.2"), c(1), "", leased, now.AddDate(50, 0, 0)}, true, leased,
+		{"lease", rec("10.1.0.2", 1, leased, now.Add(time.Minute)), true, leased, time.Minute},
+		{"lease that ran out", rec("10.1.0.2", 1, leased, now.Add(-time.Minute)), true, leased, -time.Minute},
+		{"lease from a clock that was ahead", rec("10.1.0.2", 1, leased, now.AddDate(50, 0, 0)), true, leased,
 			time.Hour},
-		{"former lease", record{addr("10.1.0.2"), c(1), "", known, now}, true, known, 0},
-		{"declined", record{addr("10.1.0.2"), c(1), "", declined, now.AddDate(1, 0, 0)}, true, declined, declineTime},
-		{"static", record{addr("10.1.0.5"), c(5), "", leased, now.Add(time.Minute)}, true, leased, time.Minute},
-		{"static, ended", record{addr("10.1.0.5"), c(5), "", known, now}, true, reserved, 0},
-		{"static one of another now", record{addr("10.1.0.5"), c(6), "", leased, now.Add(time.Minute)}, false, 0, 0},
-		{"of who has a static one now", record{addr("10.1.0.2"), c(5), "", leased, now.Add(time.Minute)}, false, 0, 0},
-		{"outside the pools", record{addr("10.1.9.9"), c(1), "", leased, now.Add(time.Minute)}, false, 0, 0},
-		{"the gateway's", record{addr("10.1.0.1"), c(1), "", leased, now.Add(time.Minute)}, false, 0, 0},
+		{"former lease", rec("10.1.0.2", 1, known, now), true, known, 0},
+		{"declined", rec("10.1.0.2", 1, declined, now.AddDate(1, 0, 0)), true, declined, declineTime},
+		{"static", rec("10.1.0.5", 5, leased, now.Add(time.Minute)), true, leased, time.Minute},
+		{"static, ended", rec("10.1.0.5", 5, known, now), true, reserved, 0},
+		{"static one of another now", rec("10.1.0.5", 6, leased, now.Add(time.Minute)), false, 0, 0},
+		{"of who has a static one now", rec("10.1.0.2", 5, leased, now.Add(time.Minute)), false, 0, 0},
+		{"outside the pools", rec("10.1.9.9", 1, leased, now.Add(time.Minute)), false, 0, 0},
+		{"the gateway's", rec("10.1.0.1", 1, leased, now.Add(time.Minute)), false, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tb := smallTable(t)

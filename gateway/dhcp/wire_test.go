@@ -152,7 +152,7 @@ func FuzzParseFrame(f *testing.F) {
 	})
 }
 
-// FuzzAnswer gives a server any two datagrams of one client.
+// FuzzAnswer gives a server any two datagrams of one client. Long: one property, and what it needs.
 func FuzzAnswer(f *testing.F) {
 	kinds := []dhcpv4.MessageType{dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeDecline,
 		dhcpv4.MessageTypeRelease, dhcpv4.MessageTypeInform}
@@ -165,29 +165,40 @@ func FuzzAnswer(f *testing.F) {
 			f.Add(first.ToBytes(), second.ToBytes())
 		}
 	}
-	cfg, err := testConfig("-").withDefaults()
+	f.Add(message(f, dhcpv4.MessageTypeRequest, macOf(1), append(by(farRelay, "\x01\x01c"),
+		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress([]byte{10, 1, 2, 7})))...).ToBytes(),
+		message(f, dhcpv4.MessageTypeRelease, macOf(1), dhcpv4.WithClientIP([]byte{10, 1, 2, 7})).ToBytes())
+	cfg := testConfig("-")
+	cfg.Information = true
+	withRelays(&cfg)
+	cfg, err := cfg.withDefaults()
 	if err != nil {
 		f.Fatal(err)
 	}
 	cfg.Log = slog.New(slog.DiscardHandler)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		s := &Server{cfg: cfg, fixed: fixedOptions(cfg), log: cfg.Log, table: newTable(cfg), wake: make(chan struct{}, 1),
+		s := &Server{cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1),
 			logBudgets: budget.Senders[refusal]{Rate: budget.Minutely, Size: 1},
 			naks:       budget.Senders[MAC]{Rate: budget.Minutely, Size: 1}}
+		s.segments, s.relays = segments(cfg)
 		s.mac = func() MAC { return macOf(9) }
 		for _, payload := range [][]byte{first, second} {
 			d := datagram{payload: payload, src: netip.MustParseAddrPort("0.0.0.0:68"),
 				dst: netip.AddrPortFrom(limitedBroadcast, serverPort)}
 			if len(payload) > 34 {
-				d.srcMAC = MAC(payload[28:34]) // chaddr: all others are refused
+				d.srcMAC = MAC(payload[28:34]) // chaddr: all others are refused, but of relays
+				if payload[atGiaddr] != 0 {
+					d.srcMAC = macOf(100)
+				}
 			}
-			rq, err := parseRequest(d, false)
-			if err != nil {
+			rq, err := parseRequest(d)
+			if err != nil || s.locate(rq) != nil {
 				return
 			}
 			out := s.answer(rq, time.Now())
 			for _, c := range s.takeChanges() {
-				if r, err := decodeRecord(c.addr.AsSlice(), c.encode()); err != nil || r.client != c.client || r.state != c.state {
+				if r, err := decodeRecord(c.addr.AsSlice(), c.encode()); err != nil || r.client != c.client || r.state != c.state ||
+					r.at != c.at {
 					t.Errorf("record %+v reads back as %+v: %v", c.record, r, err)
 				}
 				if c.event == granted {
@@ -196,14 +207,14 @@ func FuzzAnswer(f *testing.F) {
 				}
 			}
 			if out != nil {
-				checkReply(t, s, d.srcMAC, out)
+				checkReply(t, s, rq, out)
 			}
 		}
 	})
 }
 
 // checkReply checks properties of every reply: it goes to its client or to all, with an address from the pools.
-func checkReply(t *testing.T, s *Server, asked MAC, frame []byte) {
+func checkReply(t *testing.T, s *Server, rq *request, frame []byte) {
 	t.Helper()
 	r, err := parseFrame(frame)
 	if err != nil {
@@ -213,13 +224,13 @@ func checkReply(t *testing.T, s *Server, asked MAC, frame []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.dstMAC != asked && r.dstMAC != broadcastMAC {
-		t.Errorf("a reply to %x went to %x", asked, r.dstMAC)
+	if r.dstMAC != rq.sender && r.dstMAC != broadcastMAC {
+		t.Errorf("a reply to %x went to %x", rq.sender, r.dstMAC)
 	}
-	if a, _ := netip.AddrFromSlice(m.YourIPAddr.To4()); !a.IsUnspecified() && !s.table.dynamic(a) {
+	if a, _ := netip.AddrFromSlice(m.YourIPAddr.To4()); !a.IsUnspecified() && !rq.segment.table.dynamic(a) {
 		t.Errorf("%s was given out", a)
 	}
-	if MAC(m.ClientHWAddr) != asked || m.OpCode != dhcpv4.OpcodeBootReply {
+	if MAC(m.ClientHWAddr) != rq.client.mac || m.OpCode != dhcpv4.OpcodeBootReply {
 		t.Errorf("%s", m.Summary())
 	}
 }

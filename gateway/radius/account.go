@@ -56,6 +56,7 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 		p.prefixes6(&c.cfg, e.Session)
 		p.line(e.PPPoE.Session)
 		p.routes(e.PPPoE.Routes)
+		p.attachment(e.Attachment.Circuit, e.Attachment.Remote)
 		if e.Guest != nil && e.Guest.Terms != "" {
 			p.text(rfc2869.ConnectInfo_Type, "terms "+e.Guest.Terms) // RFC 2869, 5.11
 		}
@@ -111,5 +112,5 @@ func (c *Client) restart(enabled bool) *accountingRequest {
 
 // maxClass is how many bytes of Class attributes, with their headers, fit into an accounting packet beside the longest
 // values of all other attributes.
-const maxClass = radius.MaxPacketLength - headerSize - 4*(maxValue+2) - maxRoutes*32 - maxAddresses6*18 -
+const maxClass = radius.MaxPacketLength - headerSize - 6*(maxValue+2) - maxRoutes*32 - maxAddresses6*18 -
 	2*most6*20 - 256

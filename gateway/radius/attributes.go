@@ -37,6 +37,9 @@ const (
 // byMSCHAP is when attributes of MS-CHAP are sent.
 const byMSCHAP = "of PPPoE clients that use MS-CHAPv2, and from a [portal elsewhere](../uam.md) by `\"mschapv2\"`"
 
+// attachedAt is what circuit and remote ID are.
+const attachedAt = "the line, as a PPPoE client's access node says, or a [relay or switch](../relays.md) by DHCP"
+
 // avp describes an attribute that gatewayd sends or understands. docs/reference/gatewayd-radius.md is made of these.
 type avp struct {
 	name   string
@@ -155,8 +158,8 @@ var attributes = []avp{
 	{"MS-CHAP-Challenge", vendorMicrosoft, msChallenge, logins, byMSCHAP},
 	{"MS-CHAP2-Response", vendorMicrosoft, msCHAP2Response, logins, byMSCHAP},
 	{"MS-CHAP2-Success", vendorMicrosoft, msCHAP2Success, accept, "passed on to the client"},
-	{"ADSL-Agent-Circuit-Id", vendorADSL, adslCircuit, lineRequest, "the line, as its access node says"},
-	{"ADSL-Agent-Remote-Id", vendorADSL, adslRemote, lineRequest, "the line, as its access node says"},
+	{"ADSL-Agent-Circuit-Id", vendorADSL, adslCircuit, logins | sessions, attachedAt},
+	{"ADSL-Agent-Remote-Id", vendorADSL, adslRemote, logins | sessions, attachedAt},
 	{"WISPr-Bandwidth-Max-Up", vendorWISPr, wisprMaxUp, accept | changing,
 		"bits a second from the client; 0 does not limit"},
 	{"WISPr-Bandwidth-Max-Down", vendorWISPr, wisprMaxDown, accept | changing,

@@ -163,7 +163,7 @@ func TestAttributesSent(t *testing.T) {
 		credentials := session.Credentials{User: "ann", Password: "x", Key: testKey, SessionID: "5f3c"}
 		credentials.FurtherAddrs = testFurther
 		line := credentials
-		line.FurtherAddrs = nil
+		line.FurtherAddrs, credentials.Circuit, credentials.Remote = nil, "port 7", "switch"
 		line.Key.Addr, line.Port, line.Circuit, line.Remote = netip.Addr{}, 7, "eth 1", "line"
 		chap, ms := line, line
 		chap.CHAP = &session.CHAP{Challenge: make([]byte, 16), Response: make([]byte, 16)}
@@ -179,6 +179,7 @@ func TestAttributesSent(t *testing.T) {
 		}
 		for in, kind := range map[packets]session.Kind{start: session.Started, update: session.Updated, stop: session.Ended} {
 			e := testEvent(kind, time.Minute, session.UserRequest)
+			e.Attachment = session.Attachment{Circuit: "port 7", Remote: "switch"}
 			for _, line := range []session.PPPoESession{
 				{}, {Session: 7, Routes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28")}}} {
 				e.PPPoE, e.IPv6, e.Guest = line, &session.Grant6{InterfaceID: 7}, &session.Guest{Terms: "5d9b98b5"}

@@ -124,8 +124,7 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 	p.client(r.cfg, r.credentials.Key, r.credentials.Port != 0)
 	p.addresses6(r.credentials.FurtherAddrs...)
 	p.line(r.credentials.Port)
-	p.vendor(vendorADSL, adslCircuit, []byte(r.credentials.Circuit))
-	p.vendor(vendorADSL, adslRemote, []byte(r.credentials.Remote))
+	p.attachment(r.credentials.Circuit, r.credentials.Remote)
 	p.text(rfc2866.AcctSessionID_Type, r.credentials.SessionID)
 	data, err := p.Encode()
 	if err != nil {
@@ -144,6 +143,12 @@ func (b builder) line(port uint16) {
 		b.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_FramedUser))
 		b.number(rfc2865.FramedProtocol_Type, uint32(rfc2865.FramedProtocol_Value_PPP))
 	}
+}
+
+// attachment adds where a client is attached (RFC 4679, 3.3.1 and 3.3.2).
+func (b builder) attachment(circuit, remote string) {
+	b.vendor(vendorADSL, adslCircuit, []byte(circuit))
+	b.vendor(vendorADSL, adslRemote, []byte(remote))
 }
 
 // vendor adds a vendor's attribute unless it is empty (RFC 2865, 5.26).

@@ -107,6 +107,7 @@ func TestOptionsInTheOrderAskedFor(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.rq.ciaddr = netip.IPv4Unspecified()
 			var got []byte
+			tt.rq.id = tt.rq.client.id
 			for _, o := range tt.r.options(&tt.rq, fixedOptions(cfg)) {
 				got = append(got, o.Code)
 			}

@@ -191,9 +191,9 @@ func (s *Server) segmentOf(addr netip.Addr) *segment {
 // lan is the gateway's own link.
 func (s *Server) lan() *segment { return s.segments[0] }
 
-// locate finds out who the client of a request is, on which link, and where it is attached. The data path admits frames by
-// their sender, and a client that could use any hardware address would count as many clients. Errors wrap errRelayed or
-// errSpoofed. s.mu is held.
+// locate finds out who the client of a request is, on which link, and where it is attached. The data path admits frames
+// by their sender, and a client that could use any hardware address would count as many clients. Errors wrap errRelayed
+// or errSpoofed. s.mu is held.
 func (s *Server) locate(rq *request) error {
 	mac, informed := MAC(rq.hardware.addr[:]), false
 	rq.client = client{mac: mac, id: rq.id}

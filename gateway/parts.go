@@ -165,6 +165,7 @@ func CheckFiles(cfg *config.Config) []Finding {
 	s.redundant()
 	s.uam()
 	s.admin()
+	s.store()
 	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	sources, accounts, err := g.authenticator()
 	s.refuse(err)

@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +41,23 @@ func (s *sharedStore) part(cfg *config.Config, d Daemon, sessions func() int) pa
 		s.Store = cluster.Open(to)
 		return opened{run: s.Run, close: s.Close}, nil
 	}}
+}
+
+// store warns of a store whose connections others on the network can read and change.
+func (s *survey) store() {
+	c := s.Store
+	if c.Kind != config.StoreRedis || c.CAFile != "" {
+		return
+	}
+	for _, at := range c.Addresses {
+		host, _, _ := net.SplitHostPort(at)
+		if addr, err := netip.ParseAddr(host); (err != nil || !addr.IsLoopback()) && host != "localhost" {
+			s.addFinding(Warning, "%s: connections with %s are not encrypted: who is on the way reads the password and "+
+				"sessions, and changes them: set store.ca_file, or see that the network between is the gateways' own",
+				s.LineOf("store.addresses"), at)
+			return
+		}
+	}
 }
 
 // storeTLS returns how connections are encrypted; nil: they are not.

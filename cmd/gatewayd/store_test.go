@@ -32,8 +32,8 @@ func (w *world) cluster() string {
 }
 
 // TestSharedStore: two gateways share a server, one of them with several networks. While it is away both go on:
-// sessions stay, also of a daemon that is killed, and people log in and out. Afterwards the server has the sessions that
-// there are, and no other. Long: the steps of one run, each of which needs the state that the one before left.
+// sessions stay, also of a daemon that is killed, and people log in and out. Afterwards the server has the sessions
+// that there are, and no other. Long: the steps of one run, each of which needs the state that the one before left.
 func TestSharedStore(t *testing.T) {
 	t.Parallel()
 	one, two := newWorld(t), newNetwork(t)

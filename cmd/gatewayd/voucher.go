@@ -224,6 +224,8 @@ func (v *voucherTerms) add(f *pflag.FlagSet, req *control.VouchersRequest) {
 	f.IntVar(&req.Terms.Devices, "devices", 1, "devices at once")
 	f.StringVar(&v.upRate, "up-rate", "", "limit of what each device sends, bits a second, such as 10M")
 	f.StringVar(&v.downRate, "down-rate", "", "limit of what each device receives, bits a second")
+	f.Uint32Var(&req.Terms.Connections, "connections", 0, "connections of each device at once, where limits.connections "+
+		"is set")
 	f.StringVar(&req.Terms.Note, "note", "", "a line of text, which is printed too")
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -62,7 +63,8 @@ func (p *paged) createVouchers(w http.ResponseWriter, r *http.Request, who *pers
 		Terms: voucher.Terms{ForSeconds: int64(number("hours", 3600)), OnlineSeconds: int64(number("online", 3600)),
 			Bytes: uint64(number("megabytes", 1e6)), Devices: max(1, int(number("devices", 1))),
 			UpBps: uint64(number("uprate", 1e6)), DownBps: uint64(number("downrate", 1e6)),
-			Note: strings.TrimSpace(f.Get("note"))}}
+			Connections: uint32(min(number("connections", 1), math.MaxUint32)),
+			Note:        strings.TrimSpace(f.Get("note"))}}
 	var all []voucher.Voucher
 	if bad == nil {
 		all, bad = p.newVouchers(*who, req)

@@ -92,6 +92,7 @@ func limitFields(s control.Session) []limitField {
 		{"idle", "Idle time", "minutes", number(uint64(l.IdleTimeoutSeconds), 60)},
 		{"uprate", "Rate up", "Mbit/s", number(l.UpBps, 1e6)},
 		{"downrate", "Rate down", "Mbit/s", number(l.DownBps, 1e6)},
+		{"connections", "Connections", "at once", number(uint64(l.Connections), 1)},
 	}...)
 }
 
@@ -182,6 +183,10 @@ func changeOf(f url.Values) (req control.ChangeRequest, err error) {
 			n := uint64(number(t.name, 1e6))
 			*t.target = &n
 		}
+	}
+	if changed("connections") {
+		n := uint32(min(number("connections", 1), math.MaxUint32))
+		req.Connections = &n
 	}
 	return req, err
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -247,6 +248,10 @@ func (r ChangeRequest) apply(l *session.Limits) error {
 func (a Answers) NewVouchers(req VouchersRequest) ([]voucher.Voucher, error) {
 	if a.Vouchers == nil {
 		return nil, refuse(http.StatusNotImplemented, ErrNoVouchers)
+	}
+	counting := func(n Network) bool { return n.Counting }
+	if req.Terms.Connections > 0 && !slices.ContainsFunc(a.Networks(), counting) {
+		return nil, refuse(http.StatusConflict, errNotCounted)
 	}
 	all, err := a.Vouchers.Create(req.Batch, req.Count, req.Terms)
 	return all, refuse(http.StatusBadRequest, err)

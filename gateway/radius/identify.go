@@ -146,8 +146,9 @@ func (d *Dynamic) parseChange(p *radius.Packet) (l packetLimits, cause rfc3576.E
 			return l, rfc3576.ErrorCause_Value_UnsupportedAttribute
 		}
 	}
+	uncounted := !d.cfg.Connections && vendorBytes(p, vendorHuawei, huaweiConnections) != nil
 	l, err := d.cfg.limits(p)
-	if err != nil {
+	if err != nil || uncounted {
 		return l, rfc3576.ErrorCause_Value_UnsupportedAttribute
 	}
 	if coa && l.empty() {

@@ -54,9 +54,10 @@ func TestLimitsOfVendors(t *testing.T) {
 			{vendorMikrotik, mikrotikXmitHigh, uint32(1)}}, true, session.Limits{UpBytes: 1 << 32, DownBytes: 1000}},
 		{"the lower quota", []vendorAttr{{vendorMikrotik, mikrotikTotalHigh, uint32(1)},
 			{vendorChilliSpot, chilliMaxTotal, uint32(900)}}, false, session.Limits{TotalBytes: 900}},
+		{"connections", []vendorAttr{{vendorHuawei, huaweiConnections, uint32(300)}}, false, session.Limits{Connections: 300}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l, err := (&Config{SwapOctets: tt.swap}).limits(packetOf(t, tt.all))
+			l, err := (&Config{SwapOctets: tt.swap, Connections: true}).limits(packetOf(t, tt.all))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +79,8 @@ func TestLimitsOfVendors(t *testing.T) {
 // the profile is found. A name that is no profile is refused where there are profiles, and ignored without them.
 // Long: a table of packets.
 func TestProfiles(t *testing.T) {
-	gold := Profile{Sessions: 5, Limits: session.Limits{UpBps: 50, DownBps: 200, TotalBytes: 9, SessionTimeout: time.Hour}}
+	gold := Profile{Sessions: 5, Limits: session.Limits{UpBps: 50, DownBps: 200, TotalBytes: 9, SessionTimeout: time.Hour,
+		Connections: 100}}
 	own := gold.Limits
 	own.UpBps, own.TotalBytes = 7, 0
 	profiles := map[string]Profile{"gold": gold}
@@ -146,6 +148,26 @@ func TestProfileByCoA(t *testing.T) {
 	before.DownBps = 200
 	if cause := ask("gold"); cause != 0 || o.changed != 1 || o.s.Limits != before {
 		t.Errorf("a profile: %d, %d changes, %+v", cause, o.changed, o.s.Limits)
+	}
+}
+
+// TestConnectionsByCoA: a CoA-Request changes the limit of connections where they are counted. Elsewhere it is not
+// understood.
+func TestConnectionsByCoA(t *testing.T) {
+	d, o := newDynamic(t)
+	ask := func() rfc3576.ErrorCause {
+		p := builder{radius.New(radius.CodeCoARequest, []byte(testSecret))}
+		p.text(rfc2866.AcctSessionID_Type, o.s.ID)
+		p.vendor(vendorHuawei, huaweiConnections, []byte{0, 0, 0, 7})
+		_, cause := d.carryOut(p.Packet)
+		return cause
+	}
+	if cause := ask(); cause != rfc3576.ErrorCause_Value_UnsupportedAttribute || o.changed != 0 {
+		t.Errorf("where nothing is counted: %d, %d changes", cause, o.changed)
+	}
+	d.cfg.Connections = true
+	if cause := ask(); cause != 0 || o.changed != 1 || o.s.Limits.Connections != 7 {
+		t.Errorf("%d, %d changes, %+v", cause, o.changed, o.s.Limits)
 	}
 }
 

@@ -114,11 +114,17 @@ func (a *Accounts) Authenticate(ctx context.Context, credentials session.Credent
 type State struct {
 	Number  int   // number of accounts
 	Problem error // why the present file could not be read, so that the accounts are older; nil: it was read
+	// Counted: an account has a limit of connections.
+	Counted bool
 }
 
 // State returns the state of the accounts. It reads the file if it has changed.
 func (a *Accounts) State() State {
-	return State{len(a.file.Entries()), a.file.Problem()}
+	s := State{Number: len(a.file.Entries()), Problem: a.file.Problem()}
+	for _, account := range a.file.Entries() {
+		s.Counted = s.Counted || account.limits.Connections > 0
+	}
+	return s
 }
 
 // Follow reads the file whenever it has changed, until ctx ends. So the log names a mistake in the file before the next

@@ -334,6 +334,7 @@ func (b *Book) Login(typed string) (session.Login, error) {
 	v := b.upToNow(o, id, r)
 	login := session.Login{User: UserOf(v.Name), Voucher: v.Name, Sessions: o.Terms.Devices}
 	login.Limits.UpBps, login.Limits.DownBps = o.Terms.UpBps, o.Terms.DownBps
+	login.Limits.Connections = o.Terms.Connections
 	return login, v.State.rejection()
 }
 

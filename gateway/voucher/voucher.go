@@ -41,6 +41,7 @@ type Terms struct {
 	Devices       int       `json:"devices"`                  // at once, at least 1
 	UpBps         uint64    `json:"up_bps,omitempty"`         // of each session, bits a second
 	DownBps       uint64    `json:"down_bps,omitempty"`       //
+	Connections   uint32    `json:"connections,omitempty"`    // of each device at once
 	Note          string    `json:"note,omitempty"`           // for people; it is printed
 }
 

@@ -103,14 +103,6 @@ func (l *Limiter) make() error {
 	for _, l.held = range []bool{true, false} { // needs Linux 6.9
 		b := &nftables.Batch{Held: l.held}
 		ruleset(b, l.table)
-		for id, c := range l.clients {
-			addChain(b, l.table, id, c.most)
-			hold(b, l.table, id)
-			for _, p := range c.addrs {
-				set, x := place(p, id)
-				b.AddElements(l.table, set, x)
-			}
-		}
 		if err = l.conn.Commit(b); err == nil {
 			break
 		}
@@ -118,25 +110,48 @@ func (l *Limiter) make() error {
 	if err != nil {
 		return err
 	}
-	return l.recount(slices.Collect(maps.Keys(l.clients)))
+	all := slices.Collect(maps.Keys(l.clients))
+	err = l.commitEach(all, func(b *nftables.Batch, id datapath.ID) {
+		c := l.clients[id]
+		addChain(b, l.table, id, c.most)
+		hold(b, l.table, id)
+		for _, p := range c.addrs {
+			set, x := place(p, id)
+			b.AddElements(l.table, set, x)
+		}
+	})
+	return errors.Join(err, l.recount(all))
 }
 
-// recount gives the kernel what is left of the limits of clients that are held, and lets them go on. mu is held.
+// commitEach commits what change adds for each client. One transaction for all could be too long for the kernel.
+func (l *Limiter) commitEach(ids []datapath.ID, change func(*nftables.Batch, datapath.ID)) (err error) {
+	const together = 64
+	for some := range slices.Chunk(ids, together) {
+		b := &nftables.Batch{}
+		for _, id := range some {
+			change(b, id)
+		}
+		err = errors.Join(err, l.conn.Commit(b))
+	}
+	return err
+}
+
+// recount gives the kernel what is left of the limits of clients that are held, and lets them go on: with all of their
+// limits where connection tracking cannot be read. mu is held.
 func (l *Limiter) recount(ids []datapath.ID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	there, err := l.connections(func(id datapath.ID) bool { return slices.Contains(ids, id) })
-	if err != nil {
-		return err
-	}
-	b := &nftables.Batch{}
+	wanted := map[datapath.ID]bool{}
 	for _, id := range ids {
+		wanted[id] = true
+	}
+	there, unread := l.connections(func(id datapath.ID) bool { return wanted[id] })
+	return errors.Join(unread, l.commitEach(ids, func(b *nftables.Batch, id datapath.ID) {
 		c := l.clients[id]
 		c.older = there[id]
 		addChain(b, l.table, id, c.most-min(c.most, uint32(len(c.older))))
-	}
-	return l.conn.Commit(b)
+	}))
 }
 
 // connections returns the connections that clients have. mu is held.
@@ -359,22 +374,15 @@ func (l *Limiter) makeRoom() error {
 		return err
 	}
 	l.judged = n.Packets
-	b := &nftables.Batch{}
 	var fewer []datapath.ID
 	for id, c := range l.clients {
 		ended := func(f flow) bool { return !there[id][f] }
 		if slices.ContainsFunc(slices.Collect(maps.Keys(c.older)), ended) {
 			fewer = append(fewer, id)
-			hold(b, l.table, id)
 		}
 	}
-	if len(fewer) == 0 {
-		return nil
-	}
-	if err := l.conn.Commit(b); err != nil {
-		return err
-	}
-	return l.recount(fewer)
+	err = l.commitEach(fewer, func(b *nftables.Batch, id datapath.ID) { hold(b, l.table, id) })
+	return errors.Join(err, l.recount(fewer))
 }
 
 // Refused returns how many packets that would have begun a connection were refused, since Open.

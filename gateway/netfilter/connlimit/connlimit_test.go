@@ -31,12 +31,12 @@ const (
 )
 
 type scene struct {
-	t                      *testing.T
+	t                      testing.TB
 	client, router, server *netnstest.Space
 	limiter                *connlimit.Limiter
 }
 
-func newScene(t *testing.T) *scene {
+func newScene(t testing.TB) *scene {
 	s := &scene{t: t, client: netnstest.NewSpace(t), router: netnstest.NewSpace(t), server: netnstest.NewSpace(t)}
 	for _, at := range []*netnstest.Space{s.client, s.router, s.server} {
 		at.Run(t, "sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0")
@@ -51,6 +51,9 @@ func newScene(t *testing.T) *scene {
 	s.router.AwaitUp(t, "lan0", "wan0")
 	s.client.AwaitUp(t, "c0")
 	s.server.AwaitUp(t, "s0")
+	for _, at := range []*netnstest.Space{s.client, s.router, s.server} { // the kernel hands them out in a moment
+		netnstest.Until(t, "IPv6 addresses", func() bool { return at.Run(t, "ip -6 addr show tentative") == "" })
+	}
 	s.router.Run(t, "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
 	s.client.Run(t, "ip route add default via 10.1.0.1; ip -6 route add default via 2001:db8::1")
 	s.server.Run(t, "ip route add default via 192.0.2.1; ip -6 route add default via 2001:db8:1::1")
@@ -72,7 +75,7 @@ func (s *scene) connect() {
 }
 
 // echo sends back what it receives, by TCP and UDP, until the test ends.
-func echo(t *testing.T, at string) error {
+func echo(t testing.TB, at string) error {
 	l, err := net.Listen("tcp", at)
 	if err != nil {
 		return err

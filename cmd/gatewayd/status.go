@@ -96,6 +96,9 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	for _, r := range s.Servers {
 		line("server", "%s for %s %s", r.Server, r.Purpose, serverState(r))
 	}
+	for _, p := range s.Providers {
+		line("provider", "%s (%s) %s", plain(p.Name, 80), p.Issuer, answers(p.Asked, p.Up, p.Why))
+	}
 	line("up", "%s in %s", units.Bytes(s.Traffic.UpBytes), counted(s.Traffic.UpPackets, "packet", "packets"))
 	line("down", "%s in %s", units.Bytes(s.Traffic.DownBytes), counted(s.Traffic.DownPackets, "packet", "packets"))
 	writeKept(line, s, now)
@@ -175,11 +178,14 @@ func writeIPv6(line func(name, format string, args ...any), v control.IPv6, now 
 }
 
 // serverState describes a RADIUS server.
-func serverState(r control.Server) string {
+func serverState(r control.Server) string { return answers(r.Asked, r.Up, r.Why) }
+
+// answers says how a server or provider answers.
+func answers(asked, up bool, why string) string {
 	switch {
-	case !r.Up:
-		return "does not answer: " + plain(r.Why, 400)
-	case !r.Asked:
+	case !up:
+		return "does not answer: " + plain(why, 400)
+	case !asked:
 		return "was not asked yet"
 	}
 	return "answers"

@@ -96,6 +96,8 @@ type Status struct {
 	Rooms  *Rooms  `json:"rooms,omitempty"` // left out: guests are not asked for theirs
 	// RADIUS servers, each for logins and for accounting, in the order in which they are asked
 	Servers []Server `json:"servers,omitempty"`
+	// OpenID providers, in the configuration's order
+	Providers []Provider `json:"providers,omitempty"`
 
 	Store *Store `json:"store,omitempty"` // that several gateways share; left out: there is none
 
@@ -230,6 +232,15 @@ type Server struct {
 	Asked   bool   `json:"asked"`         // it answered, or should have, since the daemon's start
 	Up      bool   `json:"up"`            // it answered when it was to last, or was not asked yet
 	Why     string `json:"why,omitempty"` // why it is not up
+}
+
+// Provider is an OpenID provider at which clients log in.
+type Provider struct {
+	Name   string `json:"name"`          // oidc.name
+	Issuer string `json:"issuer"`        // its URL
+	Asked  bool   `json:"asked"`         // it answered, or should have, since the daemon's start
+	Up     bool   `json:"up"`            // it answered when it was last asked, or was not asked yet
+	Why    string `json:"why,omitempty"` // why it is not up
 }
 
 // Traffic is what was forwarded: Up from clients, Down to them.

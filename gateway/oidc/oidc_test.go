@@ -212,10 +212,16 @@ func TestProviderAway(t *testing.T) {
 	if _, err := away.Begin(t.Context(), wish); !errors.Is(err, ErrAway) {
 		t.Errorf("a button while the provider is away: %v", err)
 	}
+	if s := away.States()[0]; s.Name != "campus" || !s.Asked || !strings.Contains(s.Trouble, "refused") {
+		t.Errorf("the state of a provider that is away: %+v", s)
+	}
 	again := startProvider(t, 9443, func(c *oidctest.Config) { c.Cert, c.Key = p.Cert, p.Key })
 	for label, d := range map[string]*Desk{"that knew it": d, "that did not": away} {
 		if login, err := logIn(t, d, again, "alice"); err != nil {
 			t.Errorf("the provider is there again, for the gateway %s: %+v, %v", label, login, err)
+		}
+		if s := d.States()[0]; !s.Asked || s.Trouble != "" {
+			t.Errorf("the state of a provider that is there again, for the gateway %s: %+v", label, s)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

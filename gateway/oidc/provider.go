@@ -47,6 +47,39 @@ type provider struct {
 
 	mu    sync.Mutex
 	known *metadata // guarded by mu: nil: not asked yet
+	state State     // guarded by mu
+}
+
+// State is how a provider answers.
+type State struct {
+	Name, Issuer string
+	Asked        bool
+	Trouble      string // why its last answer was none, or none that can be used; "": it was good, or it was not asked yet
+}
+
+// note notes whether the provider has answered as it should.
+func (p *provider) note(err error) {
+	if errors.Is(err, context.Canceled) { // the client went away, or the gateway ends
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Asked, p.state.Trouble = true, ""
+	if err != nil {
+		p.state.Trouble = session.ForUser(err.Error())
+	}
+}
+
+// States are how the providers answer, in the configuration's order.
+func (d *Desk) States() (all []State) {
+	for _, p := range d.providers {
+		p.mu.Lock()
+		s := p.state
+		p.mu.Unlock()
+		s.Name, s.Issuer = p.cfg.Name, p.cfg.Issuer
+		all = append(all, s)
+	}
+	return all
 }
 
 // metadata is what a provider says of itself (OpenID Connect Discovery 1.0, 3).
@@ -136,8 +169,15 @@ func (p *provider) metadata(ctx context.Context) (*metadata, error) {
 	return p.ask(ctx)
 }
 
-// ask asks for the metadata.
+// ask asks for the metadata, and notes how the provider answered.
 func (p *provider) ask(ctx context.Context) (*metadata, error) {
+	m, err := p.read(ctx)
+	p.note(err)
+	return m, err
+}
+
+// read reads the metadata.
+func (p *provider) read(ctx context.Context) (*metadata, error) {
 	found, err := gooidc.NewProvider(p.ctx(ctx), p.cfg.Issuer)
 	if err != nil {
 		return nil, fmt.Errorf("asking %s: %w", p.cfg.Issuer, foreign{err})

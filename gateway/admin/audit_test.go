@@ -309,3 +309,49 @@ func TestUsage(t *testing.T) {
 		t.Errorf("a damaged file: %v", err)
 	}
 }
+
+// TestUsageTogether: clients of several networks are counted together, and are not the sum of each network's most.
+func TestUsageTogether(t *testing.T) {
+	u, err := openUsage(t.TempDir(), quiet(t))
+	must(t, err)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	for i, clients := range [][2]int{{30, 0}, {0, 20}, {12, 20}} {
+		var all []control.Status
+		for k, name := range []string{"guests", "staff"} {
+			all = append(all, control.Status{Network: name, Traffic: control.Traffic{UpBytes: uint64(100 * (i + 1))},
+				Sessions: map[control.State]int{"authenticated": clients[k]}})
+		}
+		must(t, u.add(at.Add(time.Duration(i)*time.Minute), control.Status{Networks: all}))
+	}
+	for label, want := range map[string]Slot{"": {at, 400, 0, 32}, "guests": {at, 200, 0, 30}, "staff": {at, 200, 0, 20}} {
+		if hours, _ := u.of(label, label == ""); len(hours) != 1 || hours[0] != want {
+			t.Errorf("%q: %+v, want %+v", label, hours, want)
+		}
+	}
+}
+
+// TestHealth: DNS is judged by its last minutes, and forwarding by the cache of flows is good.
+func TestHealth(t *testing.T) {
+	u, err := openUsage(t.TempDir(), quiet(t))
+	must(t, err)
+	status := control.Status{Datapath: "ebpf, flow cache", Why: "netfilter has rules in ip gatewayd-nat-lan0 forward",
+		DNS: map[string]uint64{"query": 1000, "failed": 900}}
+	words := func() (all []string) {
+		for _, c := range newHealthBody(health{Status: status}, u.dnsSince).Checks {
+			all = append(all, c.What+" "+c.Word)
+		}
+		return all
+	}
+	if got, want := words(), []string{"Data path good", "DNS warn"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	for i := range 20 {
+		must(t, u.add(at.Add(time.Duration(i)*time.Minute), status))
+		status.DNS = map[string]uint64{"query": status.DNS["query"] + 100, "failed": 900}
+	}
+	status.Datapath = "ebpf, stack"
+	if got, want := words(), []string{"Data path warn", "DNS good"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
@@ -18,6 +19,7 @@ type healthBody struct {
 	health
 	Checks []check
 	Counts []countTable
+	dns    func(control.Status) (asked, failed uint64) // of a network in the last minutes
 }
 
 // countTable is the counters of a part of a network that are not 0.
@@ -31,8 +33,8 @@ type countRow struct {
 	Count uint64
 }
 
-func newHealthBody(h health) healthBody {
-	b := healthBody{health: h}
+func newHealthBody(h health, dns func(control.Status) (asked, failed uint64)) healthBody {
+	b := healthBody{health: h, dns: dns}
 	all := h.Status.Networks
 	if len(all) == 0 {
 		all = []control.Status{h.Status}
@@ -62,22 +64,30 @@ func (b *healthBody) addChecks(n control.Status) {
 	}
 	word, text := "good", n.Datapath
 	if n.Why != "" {
-		word, text = "warn", text+": "+n.Why
+		text += ": " + n.Why
+		if !strings.HasSuffix(n.Datapath, ", flow cache") { // which is as fast, and made for rules such as [nat]'s
+			word = "warn"
+		}
 	}
 	add("Data path", word, "%s", text)
 	for _, s := range n.Servers {
 		word, text := serverState(s)
 		add("RADIUS, "+s.Purpose, word, "%s %s", s.Server, text)
 	}
+	for _, p := range n.Providers {
+		word, text := serverState(control.Server{Asked: p.Asked, Up: p.Up, Why: p.Why})
+		add("OpenID provider", word, "%s, %s: %s", p.Name, p.Issuer, text)
+	}
 	for _, p := range n.Pools {
 		add("DHCP pool", poolState(p), "%s – %s: %d of %d addresses are leased", p.First, p.Last, p.Leased, p.Size)
 	}
 	if n.DNS != nil {
 		word = "good"
-		if failed, asked := n.DNS["failed"], n.DNS["query"]; asked > 100 && failed > asked/20 {
+		asked, failed := b.dns(n)
+		if asked > 100 && failed > asked/20 {
 			word = "warn"
 		}
-		add("DNS", word, "%d questions, %d failed", n.DNS["query"], n.DNS["failed"])
+		add("DNS", word, "%d questions in the last ten minutes, %d failed", asked, failed)
 	}
 	if n.Unkept != "" {
 		add("Disk", "bad", "sessions are not kept: %s", n.Unkept)

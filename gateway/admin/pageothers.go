@@ -164,7 +164,7 @@ func (p *paged) whois(w http.ResponseWriter, r *http.Request, who *person) {
 
 func (p *paged) health(w http.ResponseWriter, _ *http.Request, who *person) {
 	p.show(w, http.StatusOK, "health", &view{Title: "Health", Path: "/health", Person: who,
-		Body: newHealthBody(p.Server.health())})
+		Body: newHealthBody(p.Server.health(), p.Server.usage.dnsSince)})
 }
 
 // auditBody is what the page of the audit log shows.

@@ -52,13 +52,15 @@ type usage struct {
 	mu       sync.Mutex
 	networks map[string]*networkUsage // guarded by mu: by name; "": there is one
 	saved    time.Time                // guarded by mu
+	dns      map[string][]dnsCount    // guarded by mu: of each network in the last minutes, the oldest first
 
 	saving sync.Mutex // held while the file is written
 }
 
 // openUsage reads the usage in a folder. A damaged file is set aside.
 func openUsage(dir string, log *slog.Logger) (*usage, error) {
-	u := &usage{path: filepath.Join(dir, usageName), networks: map[string]*networkUsage{}}
+	u := &usage{path: filepath.Join(dir, usageName), networks: map[string]*networkUsage{},
+		dns: map[string][]dnsCount{}}
 	text, err := os.ReadFile(u.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return u, nil
@@ -85,8 +87,14 @@ func (u *usage) add(now time.Time, status control.Status) error {
 		all = []control.Status{status}
 	}
 	u.mu.Lock()
+	clients := 0
 	for _, n := range all {
 		u.addNetwork(now, n)
+		u.addDNS(now, n)
+		clients += loggedIn(n)
+	}
+	if len(status.Networks) > 0 {
+		u.addTogether(now, clients)
 	}
 	due := now.Sub(u.saved).Abs() >= saveEvery
 	u.mu.Unlock()
@@ -110,14 +118,65 @@ func (u *usage) addNetwork(now time.Time, status control.Status) {
 		n = &networkUsage{Up: up, Down: down} // what was before belongs to no known hour
 		u.networks[status.Network] = n
 	}
-	slot := Slot{UpBytes: grown(n.Up, up), DownBytes: grown(n.Down, down),
-		Clients: status.Sessions[control.States[len(control.States)-1]]}
+	n.add(now, Slot{UpBytes: grown(n.Up, up), DownBytes: grown(n.Down, down), Clients: loggedIn(status)})
 	n.Up, n.Down = up, down
+}
+
+// loggedIn is how many clients of a network are logged in.
+func loggedIn(status control.Status) int {
+	return status.Sessions[control.States[len(control.States)-1]]
+}
+
+// add adds to the hour and the day of a time.
+func (n *networkUsage) add(now time.Time, slot Slot) {
 	year, month, day := now.Date()
 	slot.Begin = now.Truncate(time.Hour)
 	n.Hours = addSlot(n.Hours, slot, keptHours, now)
 	slot.Begin = time.Date(year, month, day, 0, 0, 0, 0, now.Location())
 	n.Days = addSlot(n.Days, slot, keptDays, now)
+}
+
+// together is what has the clients of all networks at once; it is no network's name. Its bytes are 0.
+const together = "*"
+
+// addTogether adds how many clients of all networks are logged in. mu is held.
+func (u *usage) addTogether(now time.Time, clients int) {
+	n := u.networks[together]
+	if n == nil {
+		n = &networkUsage{}
+		u.networks[together] = n
+	}
+	n.add(now, Slot{Clients: clients})
+}
+
+// dnsCount is what a network's DNS had been asked until a time, and what had failed.
+type dnsCount struct {
+	at            time.Time
+	asked, failed uint64
+}
+
+// dnsLately is how far back dnsSince looks.
+const dnsLately = 10 * time.Minute
+
+// addDNS remembers the counters of a network's DNS. mu is held.
+func (u *usage) addDNS(now time.Time, status control.Status) {
+	if status.DNS == nil {
+		return
+	}
+	all := append(u.dns[status.Network], dnsCount{now, status.DNS["query"], status.DNS["failed"]})
+	u.dns[status.Network] = all[max(0, len(all)-int(dnsLately/sampleEvery)-1):]
+}
+
+// dnsSince returns what a network's DNS was asked in the last minutes, and what failed: since its start where that is
+// later.
+func (u *usage) dnsSince(status control.Status) (asked, failed uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	asked, failed = status.DNS["query"], status.DNS["failed"]
+	if all := u.dns[status.Network]; len(all) > int(dnsLately/sampleEvery) {
+		asked, failed = grown(all[0].asked, asked), grown(all[0].failed, failed)
+	}
+	return asked, failed
 }
 
 // grown is by how much a counter has grown; one that is smaller began anew.
@@ -161,7 +220,7 @@ func (u *usage) of(network string, all bool) (hours, days []Slot) {
 	defer u.mu.Unlock()
 	h, d := map[int64]Slot{}, map[int64]Slot{}
 	for name, n := range u.networks {
-		if !all && name != network {
+		if !all && name != network || name == together {
 			continue
 		}
 		for _, part := range []struct {
@@ -174,7 +233,21 @@ func (u *usage) of(network string, all bool) (hours, days []Slot) {
 			}
 		}
 	}
+	if n := u.networks[together]; all && n != nil { // else, from before it was counted, what there was at most
+		setClients(h, n.Hours)
+		setClients(d, n.Days)
+	}
 	return inOrder(h), inOrder(d)
+}
+
+// setClients replaces the sum of networks' most clients, which were not online at one time, by the most of all.
+func setClients(all map[int64]Slot, counted []Slot) {
+	for _, s := range counted {
+		if o, found := all[s.Begin.Unix()]; found {
+			o.Clients = s.Clients
+			all[s.Begin.Unix()] = o
+		}
+	}
 }
 
 func inOrder(all map[int64]Slot) []Slot {

@@ -7,13 +7,14 @@ import (
 
 // TestConnections: the key has a number or "none", and is refused where the kernel does not see the connections.
 func TestConnections(t *testing.T) {
+	const key = "x.toml:6: limits.connections: "
 	for keys, want := range map[string]string{
-		"limits.connections = 10": "", "limits.connections = \"none\"": "",
-		"[[limits.profile]]\nname = \"a\"\nconnections = 5":                    "limits.profile: has no effect",
-		"limits.connections = 0":                                               `x.toml:6: limits.connections: must be a whole number from 1 to 1000000`,
-		"limits.connections = \"a\"":                                           `; or "none"`,
-		"limits.connections = 10\ndatapath.forward = \"redirect\"":             `x.toml:6: limits.connections: datapath.forward`,
-		"limits.connections = 10\n[datapath]\nkind = \"nfqueue\"\nfast = true": `x.toml:6: limits.connections: datapath.fast`,
+		"limits.connections = 10":       "",
+		"limits.connections = \"none\"": "",
+		"limits.connections = 0":        key + "must be a whole number from 1 to 1000000",
+		"limits.connections = \"a\"":    `; or "none"`,
+		"limits.connections = 10\ndatapath.forward = \"redirect\"":              key + "datapath.forward",
+		"limits.connections = 10\n[datapath]\nkind = \"nfqueue\"\nfast = true": key + "datapath.fast",
 	} {
 		cfg, err := Parse("x.toml", []byte(minimal+keys+"\n"))
 		switch {

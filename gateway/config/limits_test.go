@@ -9,11 +9,11 @@ import (
 func TestConnections(t *testing.T) {
 	const key = "x.toml:6: limits.connections: "
 	for keys, want := range map[string]string{
-		"limits.connections = 10":       "",
-		"limits.connections = \"none\"": "",
-		"limits.connections = 0":        key + "must be a whole number from 1 to 1000000",
-		"limits.connections = \"a\"":    `; or "none"`,
-		"limits.connections = 10\ndatapath.forward = \"redirect\"":              key + "datapath.forward",
+		"limits.connections = 10":                                              "",
+		"limits.connections = \"none\"":                                        "",
+		"limits.connections = 0":                                               key + "must be a whole number from 1 to 1000000",
+		"limits.connections = \"a\"":                                           `; or "none"`,
+		"limits.connections = 10\ndatapath.forward = \"redirect\"":             key + "datapath.forward",
 		"limits.connections = 10\n[datapath]\nkind = \"nfqueue\"\nfast = true": key + "datapath.fast",
 	} {
 		cfg, err := Parse("x.toml", []byte(minimal+keys+"\n"))

@@ -54,7 +54,8 @@ func TestLimitsOfVendors(t *testing.T) {
 			{vendorMikrotik, mikrotikXmitHigh, uint32(1)}}, true, session.Limits{UpBytes: 1 << 32, DownBytes: 1000}},
 		{"the lower quota", []vendorAttr{{vendorMikrotik, mikrotikTotalHigh, uint32(1)},
 			{vendorChilliSpot, chilliMaxTotal, uint32(900)}}, false, session.Limits{TotalBytes: 900}},
-		{"connections", []vendorAttr{{vendorHuawei, huaweiConnections, uint32(300)}}, false, session.Limits{Connections: 300}},
+		{"connections", []vendorAttr{{vendorHuawei, huaweiConnections, uint32(300)}}, false,
+			session.Limits{Connections: 300}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, err := (&Config{SwapOctets: tt.swap, Connections: true}).limits(packetOf(t, tt.all))

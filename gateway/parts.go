@@ -173,8 +173,8 @@ func CheckFiles(cfg *config.Config) []Finding {
 		return s.findings
 	}
 	if accounts != nil && accounts.State().Counted && !cfg.CountsConnections() {
-		s.addFinding(Warning, "%s has accounts with connections=, which nothing counts: set limits.connections, to a number or "+
-			"to \"none\"", cfg.Users.File)
+		s.addFinding(Warning, "%s has accounts with connections=, which nothing counts: set limits.connections, to a "+
+			"number or to \"none\"", cfg.Users.File)
 	}
 	if accounts != nil && accounts.State().Number == 0 {
 		name := "by the users' file"

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/oidc"
@@ -55,6 +56,17 @@ func limitsOf(p config.Profile) session.Limits {
 	return session.Limits{
 		SessionTimeout: p.SessionTimeout, IdleTimeout: p.IdleTimeout, UpBytes: p.UpQuota, DownBytes: p.DownQuota,
 		TotalBytes: p.TotalQuota, UpBps: p.UpRate, DownBps: p.DownRate, Connections: uint32(p.Connections)}
+}
+
+// showProviders adds to a status how the providers answer.
+func (g *gateway) showProviders(st *control.Status) {
+	if g.providers == nil {
+		return
+	}
+	for _, p := range g.providers.States() {
+		st.Providers = append(st.Providers, control.Provider{Name: p.Name, Issuer: p.Issuer, Asked: p.Asked,
+			Up: p.Trouble == "", Why: p.Trouble})
+	}
 }
 
 // endVisits closes what a device could reach while it logged in at a provider.

@@ -100,12 +100,7 @@ func (g *gateway) served(st *control.Status) {
 			}
 		}
 	}
-	if g.providers != nil {
-		for _, p := range g.providers.States() {
-			st.Providers = append(st.Providers, control.Provider{Name: p.Name, Issuer: p.Issuer, Asked: p.Asked,
-				Up: p.Trouble == "", Why: p.Trouble})
-		}
-	}
+	g.showProviders(st)
 	if g.dynamic != nil {
 		maps.Copy(st.RADIUS, askedCounts(g.dynamic.Stats()))
 	}

@@ -38,7 +38,7 @@ func (g *gateway) openConnections(context.Context) (opened, error) {
 func (g *gateway) endFormer() error {
 	in := g.loggedIn()
 	err := g.connections.EndWhere(func(a netip.Addr) bool {
-		return !in[a] && !g.isBehindLoggedIn(a) && (g.cfg.LAN.Network().Contains(a) || g.isClient6(a))
+		return !in[a] && !g.isBehindLoggedIn(a) && (g.isClient4(a) || g.isClient6(a))
 	})
 	if err != nil {
 		g.connections.Failed(err)

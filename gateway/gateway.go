@@ -149,6 +149,7 @@ func newGateway(cfg *config.Config, d Daemon) *gateway {
 	g.arp.Interface, g.arp.Source, g.arp.AllProtocols = cfg.LAN.Interface, cfg.LAN.Address.Addr(), kindOf(cfg).OwnAddress
 	g.own.asker = arp.Prober{Interface: g.arp.Interface, Source: g.arp.Source, AllProtocols: true}
 	g.own.served = make(chan struct{})
+	g.behind.outside = outsideOf(cfg)
 	return g
 }
 

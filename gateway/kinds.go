@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
@@ -94,7 +95,20 @@ func clientInterface(cfg *config.Config) string {
 func networksOf(cfg *config.Config) []datapath.Network {
 	l := cfg.LAN
 	return []datapath.Network{{Name: cmp.Or(cfg.Name, "lan"), Interface: l.Interface, Address: l.Address,
-		Address6: l.Address6, Inbound6: l.Inbound6}}
+		Outside: outsideOf(cfg), Address6: l.Address6, Inbound6: l.Inbound6}}
+}
+
+// outsideOf returns the networks outside the LAN of which clients on PPPoE have addresses.
+func outsideOf(cfg *config.Config) []netip.Prefix {
+	if !cfg.PPPoE.Enabled {
+		return nil
+	}
+	return cfg.PPPoE.Networks
+}
+
+// networks4 returns the IPv4 networks of clients' addresses.
+func networks4(cfg *config.Config) []netip.Prefix {
+	return append([]netip.Prefix{cfg.LAN.Network()}, outsideOf(cfg)...)
 }
 
 // claimed returns the gateway's claims on its interfaces: for itself alone, or shared with other gateways.

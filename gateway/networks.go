@@ -13,10 +13,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// networks are the networks behind PPPoE clients (Framed-Route), with the client that each is behind. The zero value
-// has none.
+// networks are the networks behind PPPoE clients (Framed-Route), with the client that each is behind. A client whose
+// address is outside the LAN is behind itself. The zero value has none.
 type networks struct {
 	datapath.ClientNetworks[networkOwner]
+	outside []netip.Prefix // of which clients have addresses
 
 	mu      sync.Mutex                       // held while networks come and go
 	changed func(n netip.Prefix, there bool) // guarded by mu; nil: nobody follows
@@ -54,7 +55,7 @@ func (o networkOwner) String() string { return fmt.Sprintf("%s of %q", o.key, o.
 func (n *networks) claim(key session.Key, pppoe session.PPPoESession, user string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	fresh, err := n.Add(networkOwner{key, pppoe.Session, user}, pppoe.Routes)
+	fresh, err := n.Add(networkOwner{key, pppoe.Session, user}, n.of(key, pppoe))
 	if err != nil {
 		return fmt.Errorf("the login's networks (Framed-Route): %w", err)
 	}
@@ -66,11 +67,20 @@ func (n *networks) claim(key session.Key, pppoe session.PPPoESession, user strin
 func (n *networks) remove(k session.Key, pppoe session.PPPoESession) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, o := range n.holders(pppoe.Routes) {
+	all := n.of(k, pppoe)
+	for _, o := range n.holders(all) {
 		if o.key == k && o.pppoe == pppoe.Session {
-			n.notify(n.Drop(o, pppoe.Routes), false)
+			n.notify(n.Drop(o, all), false)
 		}
 	}
+}
+
+// of returns the networks of a session: those behind its client, and its address if that is outside the LAN.
+func (n *networks) of(k session.Key, pppoe session.PPPoESession) []netip.Prefix {
+	if !slices.ContainsFunc(n.outside, func(p netip.Prefix) bool { return p.Contains(k.Addr) }) {
+		return pppoe.Routes
+	}
+	return append([]netip.Prefix{netip.PrefixFrom(k.Addr, 32)}, pppoe.Routes...)
 }
 
 // holders returns the owners of networks, without repetition.
@@ -96,6 +106,16 @@ func (g *gateway) client(addr netip.Addr) netip.Addr {
 		return client
 	}
 	return addr
+}
+
+// isOutside reports whether an address is one outside the LAN that a client on PPPoE may have.
+func (g *gateway) isOutside(addr netip.Addr) bool {
+	return slices.ContainsFunc(g.behind.outside, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// isClient4 reports whether an IPv4 address is one that a client may have.
+func (g *gateway) isClient4(addr netip.Addr) bool {
+	return g.cfg.LAN.Network().Contains(addr) || g.isOutside(addr)
 }
 
 // isClient6 reports whether an IPv6 address is a client's, or one of the LAN's that a client may have.

@@ -103,9 +103,9 @@ func (g *gateway) dnsConfig() dns.Config {
 	cfg := g.cfg
 	out := dns.Config{
 		Listen: netip.AddrPortFrom(cfg.LAN.Address.Addr(), 53), Interface: clientInterface(cfg),
-		Clients: []netip.Prefix{cfg.LAN.Network()}, Upstreams: cfg.DNS.Upstreams,
+		Clients: networks4(cfg), Upstreams: cfg.DNS.Upstreams,
 		Garden: cfg.Garden.Domains, Ports: portNames(cfg.Garden.Ports), Open: cfg.Garden.Prefixes,
-		NeverOpen: []netip.Prefix{cfg.LAN.Network()},
+		NeverOpen: networks4(cfg),
 		Local:     map[string]netip.Addr{}, IPv6: cfg.DNS.AnswerAAAA, Log: g.log,
 		ClientOf: func(addr netip.Addr) (mac [6]byte, admitted bool) {
 			s, known := g.table.Get(addr)

@@ -173,6 +173,9 @@ func pppoeSessions(cfg *config.Config) int {
 	}
 	if cfg.Auth.Has(config.MethodRADIUS) { // which may give any address of the LAN
 		addresses = 1<<(32-cfg.LAN.Address.Bits()) - 3 // but the network's, the gateway's and the broadcast address
+		for _, p := range cfg.PPPoE.Networks {
+			addresses += 1 << (32 - p.Bits())
+		}
 	}
 	return min(cfg.PPPoE.MaxSessions, addresses)
 }

@@ -293,8 +293,12 @@ func (l *pppoeAccess) Logout(mac [6]byte, id uint16, addr netip.Addr, reason err
 
 // Connect fills in the configuration's limits.
 func (t limitDefaults) Connect(login session.Login) (session.Session, error) {
-	if lan := t.g.cfg.LAN; lan.Unleasable(login.For.Addr) != "" {
-		return session.Session{}, fmt.Errorf("%w: %s %s", datapath.ErrForeign, login.For.Addr, lan.Unleasable(login.For.Addr))
+	reason := t.g.cfg.UnfitForPPPoE(login.For.Addr)
+	if reason == "" && t.g.isOutside(login.For.Addr) && t.g.hasAddress(login.For.Addr) {
+		reason = "is an address of this machine"
+	}
+	if reason != "" {
+		return session.Session{}, fmt.Errorf("%w: %s %s", datapath.ErrForeign, login.For.Addr, reason)
 	}
 	t.setDefaults(&login)
 	if err := t.g.behind.claim(login.For, login.PPPoE, login.User); err != nil {

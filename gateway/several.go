@@ -245,7 +245,7 @@ func (g *gateway) network() control.Network {
 
 // isOfNetwork reports whether an address is one of the network's.
 func (g *gateway) isOfNetwork(addr netip.Addr) bool {
-	if g.cfg.LAN.Network().Contains(addr) || g.isClient6(addr) {
+	if g.isClient4(addr) || g.isClient6(addr) {
 		return true
 	}
 	_, known := g.table.Get(addr)

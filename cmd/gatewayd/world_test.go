@@ -60,6 +60,7 @@ type world struct {
 	// Settings of the daemon, for the templates in testdata.
 	Path   string // lines of [datapath], in place of pin_dir
 	Lines  string // lines of [pppoe]; "": there is no PPPoE
+	Pool   string // lines of [pppoe.pool]
 	LAN    string // further lines of [lan]
 	Wide   bool   // the LAN is 10.1.0.0/16 instead of /24
 	Others bool   // another program leases addresses and answers DNS

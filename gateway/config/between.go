@@ -29,6 +29,7 @@ func (k *checker) checkTwo(n, other *Config) {
 	if a, b := n.LAN.Address, other.LAN.Address; a.IsValid() && b.IsValid() && a.Overlaps(b) {
 		report("lan.address", "%s overlaps %s %s", a.Masked(), b.Masked(), as("lan.address"))
 	}
+	k.checkOutside(n, other, report, as)
 	if a, b := overlap(n.prefixes6(), other.prefixes6()); a.key != "" {
 		report(a.key, "%s overlaps %s %s", a.prefix, b.prefix, as(b.key))
 	}

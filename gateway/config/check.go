@@ -133,10 +133,15 @@ func (k *checker) checkDHCP() {
 	}
 }
 
-// checkPool checks a pool of a key, and that none of the earlier ones overlaps it.
-func (k *checker) checkPool(key string, pool Range, earlier []Range) {
+// checkPool checks a pool of a key, and that none of the earlier ones overlaps it. It is in the LAN, or within one of
+// the networks outside.
+func (k *checker) checkPool(key string, pool Range, earlier []Range, outside ...netip.Prefix) {
 	ownAddr := k.LAN.Address.Addr()
+	within := func(p netip.Prefix) bool { return p.Contains(pool.First) && p.Contains(pool.Last) }
 	for _, end := range []netip.Addr{pool.First, pool.Last} {
+		if slices.ContainsFunc(outside, within) {
+			break
+		}
 		if problem := k.LAN.Unleasable(end); problem != "" && end != ownAddr {
 			k.report(key, "%s: %s %s", pool, end, problem)
 		}
@@ -257,6 +262,7 @@ func (k *checker) checkPPPoE() {
 		k.report("pppoe.pool",
 			`has no effect: RADIUS names a client's pool (Framed-Pool), and "radius" is not in auth.methods`)
 	}
+	k.checkPPPoENetworks()
 	k.checkPPPoEPools()
 	if len(p.Pools)+len(p.Named) > 0 && len(k.DHCP.Pools) == 0 && k.DHCP.Mode == Server {
 		k.report("dhcp.pools", "missing: without it DHCP leases all of the LAN, pppoe.pools included")
@@ -284,7 +290,7 @@ func (k *checker) checkPPPoEPools() {
 	var earlier []Range
 	check := func(key string, ranges []Range) {
 		for _, pool := range ranges {
-			k.checkPool(key, pool, earlier)
+			k.checkPool(key, pool, earlier, k.PPPoE.Networks...)
 			earlier = append(earlier, pool)
 			for _, leased := range k.DHCP.Pools {
 				if leased.Contains(pool.First) || pool.Contains(leased.First) {

@@ -257,10 +257,11 @@ type Portal struct {
 // PPPoE is the configuration of the access concentrator.
 type PPPoE struct {
 	Enabled      bool
-	Name         string   // of the concentrator, in offers
-	Services     []string // offered; none: any that a client asks for
-	Pools        []Range  // of addresses for clients whose login has none
-	Named        []Pool   // in the file's order, for clients whose login names one
+	Name         string         // of the concentrator, in offers
+	Services     []string       // offered; none: any that a client asks for
+	Networks     []netip.Prefix // outside the LAN, of which clients may have addresses
+	Pools        []Range        // of addresses for clients whose login has none
+	Named        []Pool         // in the file's order, for clients whose login names one
 	Resolvers    []netip.Addr
 	Methods      []string      // PAP, CHAP, MSCHAPv2, in the order in which clients are asked for them
 	MTU          int           // largest that a client can have (RFC 4638)

@@ -239,6 +239,9 @@ var meanings = map[string]meaning{
 	"pppoe.enabled":  {text: "`true`: clients may log in by [PPP over Ethernet](../pppoe.md)"},
 	"pppoe.name":     {text: "AC-Name in offers"},
 	"pppoe.services": {unset: "any that a client asks for", text: "Service-Names offered"},
+	"pppoe.networks": {unset: "none", text: "IPv4 networks outside the LAN, of which `pppoe.pools`, `pppoe.pool` and " +
+		"RADIUS (Framed-IP-Address) may give [clients addresses](../pppoe.md#addresses-outside-the-lan); with `ebpf` and " +
+		"`kernel`"},
 	"pppoe.pools": {text: "addresses of the LAN for clients without Framed-IP-Address. `dhcp.pools` must " +
 		"not contain them"},
 	"pppoe.pool": {text: "table of name = list of ranges, as in `pppoe.pools`: pools for clients for " +

@@ -156,6 +156,7 @@ func (c *Config) Clients() []Range {
 			}
 		}
 		all = append(all, c.claimedBeside()...)
+		all = slices.DeleteFunc(all, func(r Range) bool { return !c.LAN.Network().Contains(r.First) }) // not translated
 	}
 	slices.SortFunc(all, func(a, b Range) int { return a.First.Compare(b.First) })
 	return all

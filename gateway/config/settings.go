@@ -170,6 +170,7 @@ func (c *Config) pppoeSettings() []setting {
 		keyAt("pppoe.enabled", &p.Enabled, strict.Boolean),
 		keyAt("pppoe.name", &p.Name, line(64)),
 		keyAt("pppoe.services", &p.Services, list(line(64))),
+		keyAt("pppoe.networks", &p.Networks, list(clientNetwork)),
 		keyAt("pppoe.pools", &p.Pools, list(addressRange)),
 		{key: "pppoe.pool", target: &p.Named, each: p.addPool},
 		keyAt("pppoe.resolvers", &p.Resolvers, list(address)),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -16,7 +17,9 @@ type Network struct {
 	Name      string       // in messages; "": the interface's
 	Interface string       // Ethernet, without a VLAN tag of its own
 	Address   netip.Prefix // the gateway's IPv4 address in it, with the network's length, LargestLAN or longer
-	Address6  netip.Prefix // its IPv6 address, with the length of the network's prefix; zero: clients have no IPv6
+	// Outside are further IPv4 networks, apart from Address and each other, of which clients on PPPoE have addresses.
+	Outside  []netip.Prefix
+	Address6 netip.Prefix // its IPv6 address, with the length of the network's prefix; zero: clients have no IPv6
 	// Inbound6 are networks beyond the WAN whose hosts may open connections to clients by IPv6. Other hosts' packets pass
 	// only if the client has sent a packet of the same connection.
 	Inbound6 []netip.Prefix
@@ -30,6 +33,19 @@ func (n Network) Gateway() netip.Addr { return n.Address.Addr() }
 
 // Size is how many addresses the network has.
 func (n Network) Size() uint32 { return 1 << (32 - n.Address.Bits()) }
+
+// OutsideSize is how many addresses Outside has.
+func (n Network) OutsideSize() (size uint32) {
+	for _, p := range n.Outside {
+		size += 1 << (32 - p.Bits())
+	}
+	return size
+}
+
+// IsOutside reports whether an address is of Outside.
+func (n Network) IsOutside(addr netip.Addr) bool {
+	return slices.ContainsFunc(n.Outside, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
 
 // Addrs6 is how many IPv6 addresses there is room for: five for each IPv4 address of the network, a link-local one and
 // those of a phone in two prefixes, and 2^18 to 2^20 in all.
@@ -53,7 +69,7 @@ func (n Network) Check() error {
 
 // Client returns why no client of the network can have an address; nil: one can.
 func (n Network) Client(addr netip.Addr) error {
-	if !n.Prefix().Contains(addr) {
+	if !n.Prefix().Contains(addr) && !n.IsOutside(addr) {
 		return fmt.Errorf("%w: %s is not in the LAN %s", ErrForeign, addr, n.Prefix())
 	}
 	if addr == n.Gateway() {

@@ -10,6 +10,7 @@ type Traits struct {
 	Keys          []string
 	PPPoE         bool // it takes PPPoE's header off and puts it on
 	IPv6          bool // its clients may have IPv6
+	Outside       bool // clients on PPPoE may have addresses outside the LAN
 	PPPoEOnly     bool // its clients are on PPPoE alone, and reach no portal and no walled garden
 	HidesLAN      bool // no other program of this machine hears the LAN's clients
 	FastUntracked bool // with datapath.fast, the kernel does not track the connections of packets

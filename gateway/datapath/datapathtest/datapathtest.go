@@ -65,6 +65,8 @@ type Promises struct {
 	Newcomers bool
 	// PPPoE: it takes PPPoE's header off and puts it on. False: clients on PPPoE are refused.
 	PPPoE bool
+	// Outside: clients on PPPoE may have addresses outside the LAN. False: no such data path is opened.
+	Outside bool
 	// PPPoEOnly: only clients on PPPoE can be admitted. The kernel drops frames that belong to no PPPoE session without
 	// counting them, and ignores PPPoE's version and code.
 	PPPoEOnly bool
@@ -115,6 +117,7 @@ type Shape struct {
 	Learn   bool            // the data path reports newcomers: clients with an address that was not leased
 	Welcome bool            // with Learn: a newcomer becomes a known client, as if its address had been leased
 	PPPoE   bool            // Alice is on PPPoE
+	Outside bool            // with PPPoE: Alice has an address outside the LAN
 	Without bool            // NewWorld does not open the data path; the test does
 	Place   netnstest.Place // where the clients are linked to the gateway
 	Switch  bool            // the hub's netfilter does not look at frames, so that broken ones reach the gateway
@@ -122,7 +125,7 @@ type Shape struct {
 }
 
 var behaviours = slices.Concat(attacks, uplink, neighbours, floods, strangers, beforeLogin, portHTTP, accounts, limits,
-	changes, routing, decisions, lifetimes, pppoeBehaviours)
+	changes, routing, decisions, lifetimes, pppoeBehaviours, outsideBehaviours)
 
 // Run tests that a path has every required behaviour. The package's TestMain must have given the path to Main.
 func Run(t *testing.T, p Path) {
@@ -135,7 +138,7 @@ func Run(t *testing.T, p Path) {
 // RunPPPoE is Run for a path that is PPPoEOnly: the behaviours of clients on PPPoE, and some others, with Alice on
 // PPPoE.
 func RunPPPoE(t *testing.T, p Path) {
-	all := slices.Clone(pppoeBehaviours)
+	all := slices.Concat(pppoeBehaviours, outsideBehaviours)
 	for _, b := range behaviours {
 		if slices.Contains([]string{"AdmissionEndsInTime", "RatesHoldUp", "RatesHoldDown", "StreamsKeepTheirRate",
 			"RulesFlushed", "SecondGatewayIsRefused", "BooksAgree", "DetachLeavesNothing", "InterfacesMadeAgain"}, b.name) {

@@ -100,18 +100,24 @@ func (w *World) forgedNetworks(t *testing.T) {
 		onSession(packet(netip.MustParseAddr("203.0.114.1"), w.Alice.MAC), aliceSession))
 	wan.Send(t, Reset(
 		"forged", Down, func(f *Frame) { f.IP.SrcIP, f.IP.DstIP = wideHost.AsSlice(), w.Alice.Addr.AsSlice() }))
-	netnstest.Await(t, "counts of what was forged", func() error {
-		now := w.Packets(t)
-		if n := now["wrong-mac"] + now["foreign-source"] - before["wrong-mac"] - before["foreign-source"]; n < 7 {
-			return fmt.Errorf("%d of 7: %v", n, now)
-		}
-		return nil
-	})
+	awaitCounts(t, w, before, 7)
 	lan.Send(t, onSession(packetOf("honest", wideHost, w.Alice.MAC), aliceSession))
 	server.await(t, 0, "honest")
 	if n := holding(server.Frames(), "forged") + w.line.forged(alice); n > 0 {
 		t.Errorf("%d forged packets passed", n)
 	}
+}
+
+// awaitCounts waits until so many more packets are counted as forged.
+func awaitCounts(t *testing.T, w *World, before map[string]uint64, want uint64) {
+	t.Helper()
+	netnstest.Await(t, "counts of what was forged", func() error {
+		now := w.Packets(t)
+		if n := now["wrong-mac"] + now["foreign-source"] - before["wrong-mac"] - before["foreign-source"]; n < want {
+			return fmt.Errorf("%d of %d: %v", n, want, now)
+		}
+		return nil
+	})
 }
 
 // packetOf returns a packet with a text, as Silent.

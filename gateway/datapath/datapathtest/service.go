@@ -40,6 +40,7 @@ type Orders struct {
 	// Welcome: a newcomer becomes a known client, as if its address had been leased.
 	Welcome bool
 	PPPoE   bool // clients may be on PPPoE
+	Outside bool // and have addresses outside the LAN
 	IPv6    bool // clients have IPv6, see Six
 }
 
@@ -146,6 +147,9 @@ func ownSys() error {
 // Begin configures the process.
 func (s *Service) Begin(o Orders, out *Outcome) error {
 	lan := datapath.Network{Interface: o.LAN, Address: o.Prefix}
+	if o.Outside {
+		lan.Outside = outside
+	}
 	if o.IPv6 {
 		lan.Address6, lan.Inbound6 = netip.PrefixFrom(Six(Gateway), 64), []netip.Prefix{netip.PrefixFrom(Six(Second), 128)}
 	}

@@ -91,12 +91,15 @@ func NewWorld(t testing.TB, p Path, s Shape) *World {
 		}
 	}
 	w.Process = &Process{router: w.Router, path: p, orders: Orders{netip.PrefixFrom(Gateway, w.prefix.Bits()),
-		pinDir(w.Router), lanLink, s.Learn, s.Welcome, s.PPPoE, s.IPv6}}
+		pinDir(w.Router), lanLink, s.Learn, s.Welcome, s.PPPoE, s.Outside, s.IPv6}}
 	if s.IPv6 {
 		w.enable6(t)
 	}
 	if s.PPPoE {
 		w.Alice.Session = aliceSession
+		if s.Outside {
+			w.Alice.Addr = outsideHost
+		}
 		w.line = newPPPoEClient(t, w.Alice)
 	}
 	w.Start(t)

@@ -47,6 +47,11 @@ func (d *Datapath) Set(c datapath.Client) error {
 		return errors.New("a client without an address")
 	}
 	id, first := c.Identity(), c.Addrs[0]
+	for _, addr := range v4 {
+		if d.net.IsOutside(addr) {
+			networks = append([]netip.Prefix{netip.PrefixFrom(addr, 32)}, networks...)
+		}
+	}
 	slot, err := d.slot(id)
 	if err != nil {
 		return err

@@ -141,7 +141,7 @@ func (d *Datapath) eachOnly6(f func(slot uint32, c gatewayClient)) error {
 	d.addrs6Lock.Lock()
 	defer d.addrs6Lock.Unlock()
 	for slot, addrs := range d.addrs6 {
-		if slot < d.net.Size() {
+		if d.isPlace(slot) {
 			continue
 		}
 		var c gatewayClient

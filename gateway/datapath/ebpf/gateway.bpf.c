@@ -225,7 +225,7 @@ __noinline int to_client(struct __sk_buff *skb)
 		return TC_ACT_OK; /* the stack knows what to do with it */
 	if (unlikely(skb->pkt_type != PACKET_HOST))
 		return TC_ACT_OK;
-	if (unlikely(owner_place(ip->saddr) < lan.size))
+	if (unlikely(owner_place(ip->saddr) != NOBODY))
 		return drop(skb, REASON_FOREIGN_SOURCE);
 	now = clock_ns();
 	c = find_path_down(skb, ip, end, now, &flow);

@@ -14,8 +14,8 @@ const name = "ebpf"
 
 // Kind is this kind of data path.
 var Kind = datapath.Kind{
-	Traits: datapath.Traits{Name: name, Keys: []string{"forward", "flow_cache", "shaping"}, PPPoE: true, IPv6: true,
-		Networks: true, Visits: true},
+	Traits: datapath.Traits{Name: name, Keys: []string{"forward", "flow_cache", "shaping"}, PPPoE: true,
+		Outside: true, IPv6: true, Networks: true, Visits: true},
 	Open:         open,
 	Check:        func(s datapath.Setup) error { return Check(config(s)) },
 	Left:         func(s datapath.Setup) bool { return Attached(config(s)) },

@@ -131,6 +131,9 @@ func (d *Datapath) sizeMap(name string, m *ebpf.MapSpec) (pinned bool) {
 		return false
 	case "clients":
 		m.MaxEntries = d.net.Size()
+		if len(d.net.Outside) > 0 {
+			m.MaxEntries = d.slots()
+		}
 	case "client_counters", "client_limits", "client_meters":
 		m.MaxEntries = d.slots()
 		if name == "client_counters" || name == "client_meters" {

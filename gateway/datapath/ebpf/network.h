@@ -19,6 +19,15 @@ struct network {
 volatile const struct network lan;
 volatile const __u32 wan_ifindex;
 
-/* place is an address's index in the table of the network's addresses, lan.size or more when it
- * is outside. It is the only thing that is computed from an address. */
-static __always_inline __u32 place(__be32 addr) { return bpf_ntohl(addr) - lan.base; }
+/* NOBODY is the place of addresses that no client can have. */
+#define NOBODY 0xffffffff
+
+/* place is an address's index in the table of the network's addresses, NOBODY when it is outside. It
+ * is the only thing that is computed from an address. Addresses of PPPoE clients outside have their
+ * places behind those (owner_place). */
+static __always_inline __u32 place(__be32 addr)
+{
+	__u32 at = bpf_ntohl(addr) - lan.base;
+
+	return at < lan.size ? at : NOBODY;
+}

@@ -34,6 +34,51 @@ func (d *Datapath) openNetworks() error {
 	return d.setRouted()
 }
 
+// forgetMoved blocks the clients of a former daemon with addresses outside the LAN, if these had other places with its
+// configuration. Those that still have their addresses are set anew.
+func (d *Datapath) forgetMoved() error {
+	var key gatewayPrefix
+	var place uint32
+	var outside []gatewayPrefix
+	moved := false
+	all := d.objs.Networks.Iterate()
+	for all.Next(&key, &place) {
+		if place < d.outside() {
+			continue
+		}
+		outside = append(outside, key)
+		p := prefixOf(key)
+		if now, err := d.placeOf(p.Addr()); p.IsSingleIP() && d.net.IsOutside(p.Addr()) && (err != nil || now != place) {
+			moved = true
+		}
+	}
+	if err := all.Err(); err != nil {
+		return fmt.Errorf("listing the networks behind clients: %w", err)
+	}
+	if !moved {
+		return nil
+	}
+	var places []uint32
+	if err := d.eachClientAt(func(place uint32, _ gatewayClient) {
+		if place >= d.outside() {
+			places = append(places, place)
+		}
+	}); err != nil {
+		return err
+	}
+	for _, place := range places {
+		if err := d.objs.Clients.Put(place, gatewayClient{}); err != nil {
+			return fmt.Errorf("blocking a client outside the LAN: %w", err)
+		}
+	}
+	for _, key := range outside {
+		if err := d.objs.Networks.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("removing the network %s: %w", prefixOf(key), err)
+		}
+	}
+	return nil
+}
+
 // setRouted has the programs look up networks behind clients if there are any.
 func (d *Datapath) setRouted() error {
 	if err := d.objs.Routed.Set(toggle(!d.clientNetworks.Empty())); err != nil {

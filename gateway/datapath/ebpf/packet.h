@@ -115,7 +115,8 @@ static __always_inline int verdict_for_kernel(struct __sk_buff *skb, int verdict
 }
 
 /* owner_place is the place of the client that an address is of: its own, or one in a network behind
- * it, which only addresses outside the LAN are looked up in. lan.size or more: it is nobody's. */
+ * it, which only addresses outside the LAN are looked up in. A client with an address outside is
+ * behind itself. NOBODY: it is nobody's. */
 static __always_inline __u32 owner_place(__be32 addr)
 {
 	struct prefix key = { .bits = 32, .addr = addr };
@@ -124,7 +125,7 @@ static __always_inline __u32 owner_place(__be32 addr)
 	if (at < lan.size || !routed)
 		return at;
 	behind = bpf_map_lookup_elem(&networks, &key);
-	return behind ? *behind : at;
+	return behind ? *behind : NOBODY;
 }
 
 static __always_inline int is_fragment(const struct iphdr *ip)

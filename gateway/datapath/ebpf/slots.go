@@ -26,18 +26,38 @@ import (
 // The slot is the place of the address that the client was first known by. An entry has it as the distance from its own
 // place, which is 0 for that address. Entries of former versions have 0 there, and go on. IPv6 addresses are in a hash
 // table (clients6.go), whose entries name slots. A client that has no IPv4 address has one of the slots behind those of
-// the network's addresses.
+// the network's addresses. Behind these are the places and slots of addresses outside the LAN (datapath.Network): the
+// programs find them as networks behind clients, each client behind itself.
 
 // placeOf returns an address's index in the table of addresses.
 func (d *Datapath) placeOf(addr netip.Addr) (uint32, error) {
 	if err := d.net.Client(addr); err != nil {
 		return 0, err
 	}
-	return hostOrder(addr) - hostOrder(d.net.Prefix().Addr()), nil
+	if at := hostOrder(addr) - hostOrder(d.net.Prefix().Addr()); at < d.net.Size() {
+		return at, nil
+	}
+	place := d.outside()
+	for _, p := range d.net.Outside {
+		if p.Contains(addr) {
+			return place + hostOrder(addr) - hostOrder(p.Masked().Addr()), nil
+		}
+		place += 1 << (32 - p.Bits())
+	}
+	return 0, fmt.Errorf("%w: %s has no place", datapath.ErrForeign, addr) // Client accepts no such address
 }
 
 // addr is the address at a place.
 func (d *Datapath) addr(place uint32) netip.Addr {
+	if from := d.outside(); place >= from {
+		for _, p := range d.net.Outside {
+			n := uint32(1) << (32 - p.Bits())
+			if place-from < n {
+				return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, hostOrder(p.Masked().Addr())+place-from)))
+			}
+			from += n
+		}
+	}
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, hostOrder(d.net.Prefix().Addr())+place)))
 }
 
@@ -47,7 +67,7 @@ func (d *Datapath) slot(id datapath.ID) (uint32, error) {
 	switch {
 	case !numbered:
 		return d.placeOf(id.Addr())
-	case n >= d.slots()-d.net.Size():
+	case n >= d.outside()-d.net.Size():
 		return 0, fmt.Errorf("%w: the data path has no room for the client %s without IPv4", datapath.ErrForeign, id)
 	}
 	return d.net.Size() + n, nil
@@ -57,7 +77,13 @@ func (d *Datapath) slot(id datapath.ID) (uint32, error) {
 const leastOnly6, mostOnly6 = 1 << 12, 1 << 16
 
 // slots is how many slots there are.
-func (d *Datapath) slots() uint32 {
+func (d *Datapath) slots() uint32 { return d.outside() + d.net.OutsideSize() }
+
+// isPlace reports whether a slot is also the place of an address.
+func (d *Datapath) isPlace(slot uint32) bool { return slot < d.net.Size() || slot >= d.outside() }
+
+// outside is the first place of addresses outside the LAN.
+func (d *Datapath) outside() uint32 {
 	if !d.has6() {
 		return d.net.Size()
 	}
@@ -66,7 +92,7 @@ func (d *Datapath) slots() uint32 {
 
 // owner is the client of a slot.
 func (d *Datapath) owner(slot uint32) datapath.ID {
-	if slot >= d.net.Size() {
+	if !d.isPlace(slot) {
 		return datapath.Numbered(slot - d.net.Size())
 	}
 	return datapath.IDOf(d.addr(slot))
@@ -135,7 +161,7 @@ func (f *furtherPlaces) drop(slot, place uint32) {
 // that have seen the old entry and not yet counted the packet.
 func (d *Datapath) putEntry(slot uint32, places []uint32, v6 holdings6, entry gatewayClient) error {
 	left := slices.DeleteFunc(append([]uint32{slot}, d.furtherPlaces.get(slot)...),
-		func(place uint32) bool { return place >= d.net.Size() || slices.Contains(places, place) })
+		func(place uint32) bool { return !d.isPlace(place) || slices.Contains(places, place) })
 	blocked, err := d.putEntries6(slot, v6, entry)
 	if err != nil {
 		return err

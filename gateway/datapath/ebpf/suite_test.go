@@ -42,7 +42,8 @@ func paths() (all []datapathtest.Path) {
 			Promises: datapathtest.Promises{
 				Several: true, Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, JudgesMasqueraded: true,
 				DHCPSocket: !c.dhcp,
-				Requests:   c.dhcp, Neighbours: true, Newcomers: true, Moves: true, PPPoE: true, Visits: true, Burst: burst,
+				Requests:   c.dhcp, Neighbours: true, Newcomers: true, Moves: true, PPPoE: true, Outside: true,
+				Visits: true, Burst: burst,
 			},
 		})
 	}

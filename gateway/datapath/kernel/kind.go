@@ -13,7 +13,7 @@ import (
 // that drop the LAN's frames and the guard's. Without the daemon, packets pass for as long as the keeper waits for a
 // successor. Each client has an interface of its own, so there is none of the data path.
 var Kind = datapath.Kind{
-	Traits:    datapath.Traits{Name: "kernel", PPPoE: true, IPv6: true, PPPoEOnly: true},
+	Traits:    datapath.Traits{Name: "kernel", PPPoE: true, Outside: true, IPv6: true, PPPoEOnly: true},
 	Open:      open,
 	Check:     Check,
 	Warn:      warn,

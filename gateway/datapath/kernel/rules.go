@@ -101,8 +101,13 @@ func (d *Datapath) isSubscriberIf(key uint32) []nftables.Expr {
 var clientKey = []nftables.Expr{
 	nftables.Meta(0, unix.NFT_META_IIF), nftables.Payload(1, nftables.NetworkHeader, nftables.SourceAt, 4)}
 
-// lanSender continues with packets from an address of the LAN.
-func (d *Datapath) lanSender() []nftables.Expr { return nftables.FromNetwork(d.net.Prefix()) }
+// dropForeign drops packets that continue with expressions and are from an address that clients have: the LAN's, or
+// those outside it.
+func (d *Datapath) dropForeign(b *nftables.Batch, chain string, from []nftables.Expr) {
+	for _, network := range append([]netip.Prefix{d.net.Prefix()}, d.net.Outside...) {
+		b.AddRule(d.table, chain, concat(from, nftables.FromNetwork(network), drop(foreign))...)
+	}
+}
 
 func drop(counter string) []nftables.Expr {
 	return []nftables.Expr{nftables.Count(counter), nftables.Drop()}
@@ -121,7 +126,7 @@ func (d *Datapath) forwardRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "upwards", concat(clientKey, []nftables.Expr{nftables.CountBy(setFrom, 0), nftables.Accept()})...)
 	b.AddRule(t, "upwards", drop(spoofed)...)
 	b.AddChain(t, "downwards", nil)
-	b.AddRule(t, "downwards", concat(d.lanSender(), drop(foreign))...)
+	d.dropForeign(b, "downwards", nil)
 	b.AddRule(t, "downwards", lowerMSS...)
 	b.AddChain(t, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: beforeTracking})
 	b.AddRule(t, "forward", append(d.isSubscriberIf(unix.NFT_META_IIFGROUP), nftables.Goto("upwards"))...)
@@ -135,8 +140,8 @@ func (d *Datapath) localRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "client", drop(spoofed)...)
 	b.AddChain(t, "input", &nftables.Hook{Type: "filter", Number: unix.NF_INET_LOCAL_IN, Priority: beforeTracking})
 	b.AddRule(t, "input", append(d.isSubscriberIf(unix.NFT_META_IIFGROUP), nftables.Goto("client"))...)
-	b.AddRule(t, "input", concat([]nftables.Expr{nftables.Meta(0, unix.NFT_META_IIF), nftables.Differs(0, native32(
-		loopback))}, d.lanSender(), drop(foreign))...)
+	d.dropForeign(b, "input", []nftables.Expr{
+		nftables.Meta(0, unix.NFT_META_IIF), nftables.Differs(0, native32(loopback))})
 	d.outputRules(b, t)
 }
 

@@ -30,8 +30,8 @@ var path = datapathtest.Path{
 	Remove: func(in datapath.Setup) error {
 		return errors.Join(Clear(in.LAN()), guard.RemoveFrames(in.LAN()), guard.Remove(in.LAN()))
 	},
-	Promises: datapathtest.Promises{SharesWAN: true, Unattended: true, Keeps: true, PPPoE: true, PPPoEOnly: true,
-		Restores: true, Moves: true, Netfilter: true, Burst: burst},
+	Promises: datapathtest.Promises{SharesWAN: true, Unattended: true, Keeps: true, PPPoE: true, Outside: true,
+		PPPoEOnly: true, Restores: true, Moves: true, Netfilter: true, Burst: burst},
 }
 
 func TestMain(m *testing.M) {

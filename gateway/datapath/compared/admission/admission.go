@@ -71,6 +71,9 @@ func New(cfg Config) (*Table, error) {
 	if err := cfg.Network.Check(); err != nil {
 		return nil, err
 	}
+	if len(cfg.Network.Outside) > 0 {
+		return nil, fmt.Errorf("%w: clients with addresses outside the LAN", datapath.ErrNotSupported)
+	}
 	if len(cfg.PortalPorts) > 4 {
 		return nil, fmt.Errorf("%d portal ports: at most 4", len(cfg.PortalPorts))
 	}

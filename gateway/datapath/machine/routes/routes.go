@@ -107,15 +107,18 @@ func (t *Table) compare() error {
 	for _, r := range have {
 		network := prefixOf(r)
 		client, wanted := owners[network]
-		if wanted && (!t.viaClient || r.Gw.Equal(client.AsSlice())) {
+		if wanted && r.Gw.Equal(t.route(network, client).Gw) {
 			present[network] = true
 		} else if e := netlink.RouteDel(&r); e != nil && !errors.Is(e, unix.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("removing the route to %s of a former client: %w", network, e))
 		}
 	}
-	for network, client := range owners {
-		if !present[network] {
-			err = errors.Join(err, t.enter(network, client))
+	// First the clients outside the LAN, by which others' routes go.
+	for _, own := range []bool{true, false} {
+		for network, client := range owners {
+			if isOwn(network, client) == own && !present[network] {
+				err = errors.Join(err, t.enter(network, client))
+			}
 		}
 	}
 	return err
@@ -138,10 +141,15 @@ func (t *Table) route(network netip.Prefix, client netip.Addr) *netlink.Route {
 		LinkIndex: t.index, Protocol: stack.OwnProtocol, Scope: netlink.SCOPE_LINK,
 		Dst: &net.IPNet{IP: network.Addr().AsSlice(), Mask: net.CIDRMask(network.Bits(), 32)},
 	}
-	if t.viaClient {
+	if t.viaClient && !isOwn(network, client) {
 		r.Gw, r.Scope = client.AsSlice(), netlink.SCOPE_UNIVERSE
 	}
 	return r
+}
+
+// isOwn reports whether a network is its client's own address, which is outside the LAN: the client is on the link.
+func isOwn(network netip.Prefix, client netip.Addr) bool {
+	return network == netip.PrefixFrom(client, client.BitLen())
 }
 
 // prefixOf is a route's destination.

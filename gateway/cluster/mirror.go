@@ -36,6 +36,7 @@ type Mirror struct {
 	changed   map[string][]byte
 	order     []waiting         // one for each of changed, the oldest first
 	uncertain time.Time         // since when everything is to be compared; zero: it is not
+	doubts    int               // how often that was said, also while it is being compared
 	source    Source            // nil: it cannot be read
 	foreign   map[string]string // records that another gateway has, with that one's name
 
@@ -79,7 +80,7 @@ func (m *Mirror) Changed(key string, content []byte) {
 	defer m.mu.Unlock()
 	_, waits := m.changed[key]
 	if !waits && len(m.changed) >= changesMost {
-		m.uncertain = m.order[0].since
+		m.doubt(m.order[0].since)
 		clear(m.changed)
 		m.order = nil
 	} else {
@@ -95,10 +96,16 @@ func (m *Mirror) Changed(key string, content []byte) {
 func (m *Mirror) compare() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.uncertain.IsZero() {
-		m.uncertain = time.Now()
-	}
+	m.doubt(time.Now())
 	m.signal()
+}
+
+// doubt notes that the store may differ from the file since a time. mu is held.
+func (m *Mirror) doubt(since time.Time) {
+	m.doubts++
+	if m.uncertain.IsZero() {
+		m.uncertain = since
+	}
 }
 
 func (m *Mirror) signal() {
@@ -123,15 +130,17 @@ func (m *Mirror) waiting() (n int, since time.Time, foreign int) {
 // send writes all that waits to the store.
 func (m *Mirror) send(ctx context.Context) error {
 	m.mu.Lock()
-	source, since := m.source, m.uncertain
+	source, uncertain, doubts := m.source, !m.uncertain.IsZero(), m.doubts
 	m.mu.Unlock()
-	if source != nil && !since.IsZero() {
+	if source != nil && uncertain {
 		if err := m.compareWith(ctx, source); err != nil {
 			return err
 		}
 		m.mu.Lock()
-		if m.uncertain.Equal(since) {
+		if m.doubts == doubts {
 			m.uncertain = time.Time{}
+		} else {
+			m.signal() // something else happened meanwhile: compare again
 		}
 		m.mu.Unlock()
 	}

@@ -175,13 +175,14 @@ func (s *Store) Run(ctx context.Context) error {
 
 // Close writes what is left, within a bounded time, and ends the connections.
 func (s *Store) Close() error {
+	_ = s.client.Close() // Run has closed it, if it ran
 	ctx, cancel := context.WithTimeout(context.Background(), askFor)
 	defer cancel()
 	s.mu.Lock()
 	up := s.state.Up
 	s.mu.Unlock()
 	if up {
-		s.client = s.asking // Run has closed its own
+		s.client = s.asking
 		if err := s.leave(ctx); err != nil {
 			s.Log.Warn("the store is not up to date: it will be when gatewayd runs again", "err", plain(err))
 		}

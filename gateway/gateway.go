@@ -226,7 +226,7 @@ func (g *gateway) openControl(context.Context) (opened, error) {
 func (g *gateway) answers() control.Answers {
 	answers := control.Single(g.network(), g.status)
 	answers.Reload = g.reload
-	answers.Members = g.store.members()
+	answers.Cluster = g.store.cluster()
 	if g.vouchers != nil {
 		answers.Vouchers = g.vouchers
 	}

@@ -86,7 +86,7 @@ func (s *several) openControl(context.Context) (opened, error) {
 // answers are what operators ask for, once the vouchers are open.
 func (s *several) answers() control.Answers {
 	return control.Answers{Networks: s.served, Status: s.status, Reload: s.admin.reloading(s.Reload),
-		Vouchers: s.vouchers, Members: s.store.members()}
+		Vouchers: s.vouchers, Cluster: s.store.cluster()}
 }
 
 // configs are the configurations of the networks as they are now.

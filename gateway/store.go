@@ -97,11 +97,7 @@ func (s *sharedStore) mirror(network string) *cluster.Mirror {
 	if s.Store == nil {
 		return nil
 	}
-	kind := "sessions"
-	if network != "" {
-		kind += "." + network
-	}
-	return s.Mirror(kind)
+	return s.Mirror(sessionKind(network))
 }
 
 // storedRecord returns a record as the store has it: the format's number, and the record.
@@ -144,18 +140,73 @@ func (s *sharedStore) showIn(to *control.Status) {
 		BehindMS: int(state.Behind.Milliseconds()), Foreign: state.Foreign}
 }
 
-// members answers who has the store; nil: there is none.
-func (s *sharedStore) members() func(context.Context) ([]control.Member, error) {
+// sessionKind returns the kind of a network's sessions in the store.
+func sessionKind(network string) string {
+	if network == "" {
+		return "sessions"
+	}
+	return "sessions." + network
+}
+
+// networkOfKind is the network of a kind that sessionKind returned.
+func networkOfKind(kind string) (network string, is bool) {
+	if kind == sessionKind("") {
+		return "", true
+	}
+	return strings.CutPrefix(kind, sessionKind("")+".")
+}
+
+// eachSession calls visit with the sessions of all gateways, as the store has them, until visit fails. A record that
+// cannot be read, as of a newer gatewayd, has an address alone.
+func (s *sharedStore) eachSession(ctx context.Context,
+	visit func(gateway, network string, client session.Session) error,
+) error {
+	all, err := s.Members(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		for _, kind := range m.Kinds {
+			network, is := networkOfKind(kind)
+			if !is {
+				continue
+			}
+			err := s.Each(ctx, kind, m.Name, func(key string, r cluster.Record) error {
+				return visit(r.Owner, network, sessionOf(key, r.Content))
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sessionOf decodes a session of the store.
+func sessionOf(key string, content []byte) session.Session {
+	if len(content) > 0 && content[0] <= session.FormatVersion {
+		if client, err := session.Decode(content[1:]); err == nil {
+			return client
+		}
+	}
+	addr, _ := netip.ParseAddr(key)
+	return session.Session{Key: session.Key{Addr: addr}}
+}
+
+// cluster answers what is in the store; nil: there is none.
+func (s *sharedStore) cluster() *control.Cluster {
 	if s.Store == nil {
 		return nil
 	}
-	return func(ctx context.Context) (list []control.Member, err error) {
+	members := func(ctx context.Context) (list []control.Member, err error) {
 		all, err := s.Members(ctx)
 		for _, m := range all {
-			list = append(list, control.Member(m))
+			list = append(list, control.Member{Name: m.Name, Version: m.Version, Since: m.Since, Said: m.Said,
+				Sessions: m.Sessions, Waiting: m.Waiting, BehindMS: m.BehindMS, There: m.There})
 		}
 		return list, err
 	}
+	return &control.Cluster{Members: members, Sessions: s.eachSession}
 }
 
 // sessionsNow counts clients that are logged in.

@@ -36,6 +36,26 @@ func TestStoreWarning(t *testing.T) {
 	}
 }
 
+// TestUnreadableSession: a record that is of a newer version, damaged or empty is shown with its address alone.
+func TestUnreadableSession(t *testing.T) {
+	for _, content := range []string{"", "\x01", "\x02damaged", "\xff"} {
+		if s := sessionOf("10.1.0.5", []byte(content)); s.State != "" || s.Addr != netip.MustParseAddr("10.1.0.5") {
+			t.Errorf("%q: %+v", content, s)
+		}
+	}
+	if s := sessionOf("#7", nil); s.State != "" || s.Addr.IsValid() {
+		t.Errorf("of a client without IPv4: %+v", s)
+	}
+	for network, kind := range map[string]string{"": "sessions", "guests": "sessions.guests"} {
+		if got, is := networkOfKind(sessionKind(network)); got != network || !is || sessionKind(network) != kind {
+			t.Errorf("%q: %q %v", network, got, is)
+		}
+	}
+	if _, is := networkOfKind("leases"); is {
+		t.Error("another kind is of sessions")
+	}
+}
+
 // noPackets is a data path without packets.
 type noPackets struct{}
 

@@ -20,7 +20,7 @@ func clusterCommand(socket *string) *cobra.Command {
 		Args:  usage(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(clusterStatusCommand(socket))
+	cmd.AddCommand(clusterStatusCommand(socket), clusterSessionsCommand(socket))
 	return cmd
 }
 
@@ -57,6 +57,58 @@ func clusterStatusCommand(socket *string) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
 	return cmd
+}
+
+func clusterSessionsCommand(socket *string) *cobra.Command {
+	var asJSON bool
+	var user string
+	cmd := &cobra.Command{
+		Use:   "sessions",
+		Short: "List the clients of all gateways that share the store",
+		Long: "Lists the clients of all gateways, as the store has them: with counts of the last minute, and those of a\n" +
+			"gateway that is away as they were. A record of a newer gatewayd is unreadable. With --json, one object a line,\n" +
+			"as gatewayd sessions has them, and the gateway.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := dial(*socket)
+			if err != nil {
+				return err
+			}
+			out := bufio.NewWriter(stdout)
+			show := clusterTable(out, time.Now())
+			if asJSON {
+				encoder := json.NewEncoder(out)
+				show = func(s control.ClusterSession) error { return encoder.Encode(s) }
+			}
+			err = c.ClusterSessions(cmd.Context(), user, show)
+			if flushed := out.Flush(); err == nil {
+				err = flushed
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
+	cmd.Flags().StringVar(&user, "user", "", "only this user's")
+	return cmd
+}
+
+// clusterTable returns a function that writes a client's row, and the table's head before the first row.
+func clusterTable(w io.Writer, now time.Time) func(control.ClusterSession) error {
+	const row = "%-16s  %-15s  %-15s  %-17s  %-13s  %9s  %9s  %9s  %s\n"
+	first := true
+	return func(s control.ClusterSession) error {
+		if first {
+			first = false
+			fmt.Fprintf(w, row, "GATEWAY", "NETWORK", "ADDRESS", "MAC", "STATE", "TIME", "UP", "DOWN", "USER")
+		}
+		began, up, down := "-", "-", "-"
+		if !s.Began.IsZero() {
+			began, up, down = units.Duration(now.Sub(s.Began)), units.Bytes(s.UpBytes), units.Bytes(s.DownBytes)
+		}
+		_, err := fmt.Fprintf(w, row, plain(s.Gateway, 63), orDash(plain(s.Network, 15)), s.Addr, s.MAC, s.State, began, up,
+			down, orDash(plain(s.User, 40)))
+		return err
+	}
 }
 
 // writeMembers prints gateways as a table.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,6 +74,13 @@ func TestSharedStore(t *testing.T) {
 	}
 	holds("ann is in the store", "sessions:gw1", ann, "ann")
 	holds("eve is in the store", "sessions.stays:gw2", eve, "ann")
+	everybody := one.sh(one.program + ` --socket $DIR/run/control.sock cluster sessions`)
+	for _, want := range []string{`(?m)^gw1 +- +` + ann.addr.String() + ` .* authenticated .* ann$`,
+		`(?m)^gw2 +stays +` + eve.addr.String() + ` .* authenticated .* ann$`} {
+		if !regexp.MustCompile(want).MatchString(everybody) {
+			t.Errorf("cluster sessions has no %s:\n%s", want, everybody)
+		}
+	}
 	if n := len(server.CLI("HGET", "gateweigh:sessions:gw1", ann.addr.String())); n > 400 {
 		t.Errorf("a session's record has %d bytes: a test of gateway/cluster takes 400 for the most", n)
 	}

@@ -22,6 +22,7 @@ type Member struct {
 	Waiting  int       `json:"waiting"`   // changes that are not in the store
 	BehindMS int       `json:"behind_ms"` // since when
 	There    bool      `json:"there"`     // it has said so within aliveFor; the store knows
+	Kinds    []string  `json:"kinds"`     // of its records
 }
 
 // beat says that a gateway is there: KEYS are "alive:GATEWAY", "gateways" and "epoch"; arguments are its instance, what
@@ -47,7 +48,13 @@ func (s *Store) beatIfDue(ctx context.Context) error {
 // beat says in the store that the gateway is there. Where the store has been emptied, everything is compared.
 func (s *Store) beat(ctx context.Context) error {
 	state := s.State()
-	said, err := json.Marshal(Member{Name: s.Gateway, Version: s.Version, Since: s.since, Said: time.Now(),
+	s.mu.Lock()
+	var kinds []string
+	for _, m := range s.mirrors {
+		kinds = append(kinds, m.kind)
+	}
+	s.mu.Unlock()
+	said, err := json.Marshal(Member{Kinds: kinds, Name: s.Gateway, Version: s.Version, Since: s.since, Said: time.Now(),
 		Sessions: s.Sessions(), Waiting: state.Waiting, BehindMS: int(state.Behind.Milliseconds())})
 	if err != nil {
 		return err

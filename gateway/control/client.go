@@ -147,12 +147,17 @@ func (c *Client) Sessions(ctx context.Context, f Filter, yield func(Session) err
 		case err == io.EOF:
 			return nil
 		case err != nil:
-			return fmt.Errorf("the list of sessions broke off, it is incomplete: %w", err)
+			return errBroken(err)
 		}
 		if err := yield(client); err != nil {
 			return err
 		}
 	}
+}
+
+// errBroken is the error of a list that ended too early.
+func errBroken(err error) error {
+	return fmt.Errorf("the list of sessions broke off, it is incomplete: %w", err)
 }
 
 // call sends one request and decodes its answer.

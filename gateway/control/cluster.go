@@ -2,20 +2,44 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
 )
+
+// Cluster is what is in a store that several gateways share. Its functions ask the store.
+type Cluster struct {
+	// Members lists the gateways that use it, by name.
+	Members func(context.Context) ([]Member, error)
+	// Sessions calls visit with the clients of all gateways, in no order, until visit fails. One whose record cannot be
+	// read has an address alone.
+	Sessions func(ctx context.Context, visit func(gateway, network string, client session.Session) error) error
+}
+
+// ClusterSession is a client of one of several gateways.
+type ClusterSession struct {
+	Gateway string `json:"gateway"` // that has it
+	Session
+}
+
+// Unreadable is the state of a client whose record cannot be read.
+const Unreadable State = "unreadable"
 
 // ErrNoStore means that the daemon shares no store.
 var ErrNoStore = errors.New(`this gateway shares no store with others: store.kind is "file"`)
 
 // members answers with the gateways that use the store.
 func (s *server) members(w http.ResponseWriter, r *http.Request) {
-	if s.Members == nil {
+	if s.Cluster == nil {
 		fail(w, http.StatusNotFound, ErrNoStore)
 		return
 	}
-	all, err := s.Members(r.Context())
+	all, err := s.Cluster.Members(r.Context())
 	if err != nil {
 		fail(w, http.StatusServiceUnavailable, err)
 		return
@@ -23,7 +47,66 @@ func (s *server) members(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, all)
 }
 
+// clusterSessions sends the clients of all gateways, one a line. If it cannot send all, it closes the connection
+// without the end of the chunked body.
+func (s *server) clusterSessions(w http.ResponseWriter, r *http.Request) {
+	if s.Cluster == nil {
+		fail(w, http.StatusNotFound, ErrNoStore)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), listTimeout)
+	defer cancel()
+	user, sent := r.URL.Query().Get("user"), false
+	encoder, deadline := json.NewEncoder(w), http.NewResponseController(w)
+	err := s.Cluster.Sessions(ctx, func(gateway, network string, client session.Session) error {
+		if user != "" && !session.SameUser(user, client.User) {
+			return nil
+		}
+		if !sent {
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			sent = true
+		}
+		shown := ClusterSession{gateway, asShown(client.At(time.Now()), network)}
+		if client.State == "" {
+			shown.State = Unreadable
+		}
+		deadline.SetWriteDeadline(time.Now().Add(s.stallAfter))
+		return encoder.Encode(shown)
+	})
+	switch {
+	case err != nil && sent:
+		panic(http.ErrAbortHandler)
+	case err != nil:
+		fail(w, http.StatusServiceUnavailable, err)
+	}
+}
+
 // Members lists the gateways that use the store, by name.
 func (c *Client) Members(ctx context.Context) (all []Member, err error) {
 	return all, c.call(ctx, answerTimeout, http.MethodGet, "/v1/cluster", nil, &all)
+}
+
+// ClusterSessions calls yield with the clients of all gateways, or a user's, in no order. It returns an error if the
+// list is incomplete, or yield's first error.
+func (c *Client) ClusterSessions(ctx context.Context, user string, yield func(ClusterSession) error) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout+answerTimeout)
+	defer cancel()
+	body, err := c.open(ctx, http.MethodGet, "/v1/cluster/sessions?"+url.Values{"user": {user}}.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	decoder := json.NewDecoder(body)
+	for {
+		var client ClusterSession
+		switch err := decoder.Decode(&client); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return errBroken(err)
+		}
+		if err := yield(client); err != nil {
+			return err
+		}
+	}
 }

@@ -45,8 +45,7 @@ type Answers struct {
 	Status   func() Status      // must return quickly
 	Reload   func() ReloadReply // reads the configuration again; nil: that is not possible
 	Vouchers VoucherBook        // nil: there are none
-	// Members asks the store that several gateways share who uses it; nil: there is none
-	Members func(context.Context) ([]Member, error)
+	Cluster  *Cluster           // the store that several gateways share; nil: there is none
 }
 
 // Single returns the Answers of a daemon with one network.
@@ -139,6 +138,7 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("POST /v1/vouchers/revoke", s.revokeVouchers)
 	mux.HandleFunc("GET /v1/devices", s.listDevices)
 	mux.HandleFunc("GET /v1/cluster", s.members)
+	mux.HandleFunc("GET /v1/cluster/sessions", s.clusterSessions)
 	mux.HandleFunc("POST /v1/devices/forget", s.forget)
 	if s.Reload != nil {
 		mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, _ *http.Request) {

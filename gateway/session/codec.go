@@ -58,6 +58,12 @@ func encodeClient(s *Session, read reading) []byte {
 		b, read.Epoch, read.UpBytes, read.UpPackets, read.DownBytes, read.DownPackets, read.DroppedPackets)
 }
 
+// Decode decodes a client's record (Record), which another gateway may have written.
+func Decode(record []byte) (Session, error) {
+	s, _, err := decodeClient(record)
+	return s, err
+}
+
 func decodeClient(b []byte) (s Session, read reading, err error) {
 	d := decoder{rest: b}
 	s = d.session()

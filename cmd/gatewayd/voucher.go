@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -280,14 +279,7 @@ func (v voucherTerms) read(terms *voucher.Terms, now time.Time) error {
 // parseLength reads a duration of at least a second, such as "90m", "24h" or "7d".
 func parseLength(s string) (time.Duration, error) {
 	bad := errors.New("must be a duration such as 90m, 24h or 7d, from 1s to 3650d")
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.Atoi(days)
-		if err != nil || n < 1 || n > 3650 {
-			return 0, bad
-		}
-		return time.Duration(n) * 24 * time.Hour, nil
-	}
-	d, err := time.ParseDuration(s)
+	d, err := config.ParseDuration(s)
 	if err != nil || d < time.Second || d > 3650*24*time.Hour {
 		return 0, bad
 	}

@@ -15,10 +15,13 @@ import (
 	"github.com/gateweigh/gateweigh/internal/strict"
 )
 
-// duration reads Go's notation.
+// duration reads strict.ParseDuration's notation.
 func duration(lo, hi time.Duration) strict.Parser[time.Duration] {
 	return strict.Duration(`"90s", "15m" or "24h"`, lo, hi)
 }
+
+// ParseDuration reads a duration as keys have them: "90m", "14d", "1d12h".
+func ParseDuration(s string) (time.Duration, error) { return strict.ParseDuration(s) }
 
 // durationOrNone also reads "none", as 0.
 func durationOrNone(lo, hi time.Duration) strict.Parser[time.Duration] {
@@ -35,16 +38,11 @@ func durationOrNone(lo, hi time.Duration) strict.Parser[time.Duration] {
 	}
 }
 
-// days also reads whole days: "90d".
+// days is duration for keys that have times of days: its errors say so.
 func days(lo, hi time.Duration) strict.Parser[time.Duration] {
 	want := fmt.Sprintf(`a time such as "90d" or "36h", from %dd to %dd`, lo/day, hi/day)
 	return strict.AcceptText(want, func(s string) (time.Duration, bool) {
-		number, isDays := strings.CutSuffix(s, "d")
-		n, err := strconv.ParseUint(number, 10, 16)
-		d := time.Duration(n) * day
-		if !isDays {
-			d, err = time.ParseDuration(s)
-		}
+		d, err := strict.ParseDuration(s)
 		return d, err == nil && d >= lo && d <= hi
 	})
 }

@@ -97,7 +97,7 @@ func knownLimits() string {
 // timeout reads a duration of at least a second into a field.
 func timeout(field func(*accountLimits) *time.Duration) func(*accountLimits, string) error {
 	return func(g *accountLimits, text string) error {
-		d, err := time.ParseDuration(text)
+		d, err := config.ParseDuration(text)
 		if err != nil || d < time.Second {
 			return fmt.Errorf("must be a duration such as 90m or 8h, at least 1s, not %q", text)
 		}

@@ -100,9 +100,31 @@ var Boolean = Accept("true or false", func(v any) (bool, bool) {
 func Duration(such string, lo, hi time.Duration) Parser[time.Duration] {
 	want := fmt.Sprintf("a duration such as %s, from %s to %s", such, ShortDuration(lo), ShortDuration(hi))
 	return AcceptText(want, func(s string) (time.Duration, bool) {
-		d, err := time.ParseDuration(s)
+		d, err := ParseDuration(s)
 		return d, err == nil && d >= lo && d <= hi
 	})
+}
+
+// ParseDuration reads Go's notation of durations, with whole days of 24 hours ahead of it or alone: "90m", "14d",
+// "1d12h".
+func ParseDuration(s string) (time.Duration, error) {
+	number, rest, found := strings.Cut(s, "d")
+	if !found {
+		return time.ParseDuration(s)
+	}
+	const day = 24 * time.Hour
+	n, err := strconv.ParseUint(number, 10, 16) // 65,535 days are 179 years, and fit
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number of days", number)
+	}
+	d := time.Duration(0)
+	if rest != "" {
+		d, err = time.ParseDuration(rest)
+	}
+	if err != nil || d < 0 || d >= day {
+		return 0, fmt.Errorf("%q is no time of less than a day", rest)
+	}
+	return time.Duration(n)*day + d, nil
 }
 
 // ShortDuration returns a duration without zeros at its end: "1h" where Go writes "1h0m0s".

@@ -234,7 +234,7 @@ func (g *gateway) endLeftOf(before map[string]bool) map[string]bool {
 		}
 	}
 	for _, s := range over {
-		err := g.table.Kick(s.Addr, s.ID, session.AdminReset)
+		err := g.table.Kick(s.Addr, s.ID, session.SessionTimeout) // their time is up, and no operator has done anything
 		if err == nil || errors.Is(err, session.ErrLater) {
 			g.log.Info("a guest's session ends: the room is theirs no longer", "client", s.Key.String(), "user", s.User,
 				"session", s.ID)

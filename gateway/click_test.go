@@ -179,7 +179,7 @@ func TestGuestOfARoom(t *testing.T) {
 		t.Errorf("the log has no %q", want)
 	}
 	replace("204; Smith\n") // the next guest
-	if s := awaitState(t, d, session.PreAuth); s.LastEnd.Cause != session.AdminReset {
+	if s := awaitState(t, d, session.PreAuth); s.LastEnd.Cause != session.SessionTimeout {
 		t.Errorf("the session ended by %s", s.LastEnd.Cause)
 	}
 	if code, _ := sendGuest(t, "204", "García"); code != "200" || clientReachesServer() {

@@ -259,7 +259,7 @@ func TestHotel(t *testing.T) {
 	}))
 	rooms := cfg.Click.Rooms
 	must(t, errors.Join(os.WriteFile(rooms+".new", []byte("305; van der Berg\n"), 0o600), os.Rename(rooms+".new", rooms)))
-	if s := hotelSession(t, d, "room", session.PreAuth); s.LastEnd.Cause != session.AdminReset {
+	if s := hotelSession(t, d, "room", session.PreAuth); s.LastEnd.Cause != session.SessionTimeout {
 		t.Errorf("after the check-out the room's session ended by %s", s.LastEnd.Cause)
 	}
 	hotelReaches(t, "with room 204 checked out", "phone", "tv", "employee")

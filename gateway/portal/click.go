@@ -259,6 +259,12 @@ func (p *Portal) today(key session.Key, room string) (t Today, ok bool) {
 	return t, t.Timed || t.Counted
 }
 
+// isDayOver reports whether a device has used all of its day.
+func (p *Portal) isDayOver(key session.Key) bool {
+	today, ok := p.today(key, "")
+	return ok && today.UsedUp
+}
+
 // usedToday is what is left of the day of a client that has used some of it; nil: it has not, or nothing is limited.
 func (p *Portal) usedToday(t *Texts, key session.Key) *TodayOfPage {
 	if today, ok := p.today(key, ""); ok && today.Used {

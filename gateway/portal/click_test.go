@@ -6,6 +6,7 @@ package portal
 import (
 	"bytes"
 	"errors"
+	"html"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -265,6 +266,20 @@ func TestToday(t *testing.T) {
 		!strings.Contains(r.main(), "04:00") {
 		t.Errorf("used up: %s\n%s", r.Status, r.main())
 	}
+	for _, ending := range []session.Ending{{Cause: session.Quota, Quota: session.TotalQuota},
+		{Cause: session.SessionTimeout}} {
+		s, _ := w.table.Get(clientA)
+		s.State, s.LastEnding = session.PreAuth, ending
+		w.table.set(s)
+		page := request(t, clientA, base+"/login", nil)
+		if main := html.UnescapeString(page.main()); !strings.Contains(main, english.UsedToday) ||
+			strings.Contains(main, english.VolumeUp) || strings.Contains(main, english.TimeUp) {
+			t.Errorf("after %+v with nothing left of the day:\n%s", ending, main)
+		}
+	}
+	s, _ := w.table.Get(clientA)
+	s.LastEnding = session.Ending{}
+	w.table.set(s)
 	today.Store(&left) // and used up while the form is being decided
 	w.table.fails(&session.Rejection{Reason: session.UsedToday})
 	if r := request(t, clientA, base+"/login", clickForm(t)); r.StatusCode != 200 ||

@@ -48,6 +48,9 @@ func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 	t, token := p.textsOf(r), p.tokens.formToken(s.Key, time.Now())
 	loggedOut := query.Get("note") == noteLoggedOut
 	ending := t.ending(s.LastEnding)
+	if c := s.LastEnding.Cause; (c == session.Quota || c == session.SessionTimeout) && p.isDayOver(s.Key) {
+		ending = t.UsedToday
+	}
 	used := p.usedToday(t, s.Key)
 	if link == "" && !loggedOut && ending == "" && used == nil && p.chosen(r) == nil {
 		p.sendForm(w, t, token)

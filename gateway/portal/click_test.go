@@ -266,20 +266,6 @@ func TestToday(t *testing.T) {
 		!strings.Contains(r.main(), "04:00") {
 		t.Errorf("used up: %s\n%s", r.Status, r.main())
 	}
-	for _, ending := range []session.Ending{{Cause: session.Quota, Quota: session.TotalQuota},
-		{Cause: session.SessionTimeout}} {
-		s, _ := w.table.Get(clientA)
-		s.State, s.LastEnding = session.PreAuth, ending
-		w.table.set(s)
-		page := request(t, clientA, base+"/login", nil)
-		if main := html.UnescapeString(page.main()); !strings.Contains(main, english.UsedToday) ||
-			strings.Contains(main, english.VolumeUp) || strings.Contains(main, english.TimeUp) {
-			t.Errorf("after %+v with nothing left of the day:\n%s", ending, main)
-		}
-	}
-	s, _ := w.table.Get(clientA)
-	s.LastEnding = session.Ending{}
-	w.table.set(s)
 	today.Store(&left) // and used up while the form is being decided
 	w.table.fails(&session.Rejection{Reason: session.UsedToday})
 	if r := request(t, clientA, base+"/login", clickForm(t)); r.StatusCode != 200 ||
@@ -294,6 +280,26 @@ func TestToday(t *testing.T) {
 	if page := request(t, clientA, base+"/status", nil); !strings.Contains(page.main(), "1 h 20 min") ||
 		!strings.Contains(page.main(), "04:00") {
 		t.Errorf("the status page:\n%s", page.main())
+	}
+}
+
+// TestDayOver: a session that ended with the day's allowance is told of the day, not of used-up data.
+func TestDayOver(t *testing.T) {
+	cfg := hotel()
+	cfg.Click.Today = func(session.Key, string) (Today, error) {
+		return Today{Timed: true, Counted: true, Used: true, UsedUp: true}, nil
+	}
+	w := start(t, cfg)
+	for _, ending := range []session.Ending{{Cause: session.Quota, Quota: session.TotalQuota},
+		{Cause: session.SessionTimeout}} {
+		s, _ := w.table.Get(clientA)
+		s.State, s.LastEnding = session.PreAuth, ending
+		w.table.set(s)
+		page := request(t, clientA, base+"/login", nil)
+		if main := html.UnescapeString(page.main()); !strings.Contains(main, english.UsedToday) ||
+			strings.Contains(main, english.VolumeUp) || strings.Contains(main, english.TimeUp) {
+			t.Errorf("after %+v with nothing left of the day:\n%s", ending, main)
+		}
 	}
 }
 

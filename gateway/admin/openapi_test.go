@@ -149,6 +149,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"ann", "PATCH", one, `{}`, 400},
 		{"ann", "PATCH", one, `{"up_bps":5}`, 400},
 		{"ann", "PATCH", one, `{"odd":5}`, 400},
+		{"ann", "PATCH", one, `{"connections":5}`, 409}, // nothing counts them
+		{"ann", "PATCH", one, `{"connections":0}`, 200},
 		{"ann", "PATCH", one, `{"id":"another","add_seconds":60}`, 409},
 		{"bob", "PATCH", one, `{"add_seconds":3600}`, 403},
 		{"bob", "DELETE", one, "", 403},

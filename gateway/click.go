@@ -312,6 +312,10 @@ func (s *survey) clickThrough() {
 	if guests == 0 {
 		s.addFinding(Warning, "%s has no room: add a line for each guest, such as 204; García; 2026-12-03", c.Rooms)
 	}
+	if guests > 0 && file.Current(time.Now()) == 0 {
+		s.addFinding(Warning, "%s has no guest whose time is not over: nobody can come in by a room until the list is made "+
+			"anew", c.Rooms)
+	}
 	if n := file.Named(); n > 0 && !slices.Contains(c.Ask, config.AskLastName) {
 		s.addFinding(Warning, "%s: %d of %d guests of %s have a last name, which click_through.ask does not ask for: they "+
 			"cannot come in", s.LineOf("click_through.ask"), n, guests, c.Rooms)

@@ -224,9 +224,10 @@ func TestCheckRooms(t *testing.T) {
 	cfg := hotel(t, dir, "")
 	list := filepath.Join(dir, "rooms")
 	for text, want := range map[string]string{
-		"":                         "has no room",
-		"204; García; 3.12.2026\n": `:1: room 204: "3.12.2026" is no date`,
-		"204; a; 2026-12-03; b\n":  ":1: a line has at most three parts",
+		"":                          "has no room",
+		"204; García; 3.12.2026\n":  `:1: room 204: "3.12.2026" is no date`,
+		"204; García; 2020-12-03\n": "no guest whose time is not over",
+		"204; a; 2026-12-03; b\n":   ":1: a line has at most three parts",
 	} {
 		must(t, os.WriteFile(list, []byte(text), 0o600))
 		var all []string

@@ -96,6 +96,16 @@ func (f *File) Named() (n int) {
 	return n
 }
 
+// Current returns how many guests have a room at a time.
+func (f *File) Current(now time.Time) (n int) {
+	for _, g := range f.lines.Entries() {
+		if g.until.IsZero() || now.Before(g.until) {
+			n++
+		}
+	}
+	return n
+}
+
 // List is who has which room, as a version of the file says. It does not change.
 type List struct{ byKey map[string]guest }
 

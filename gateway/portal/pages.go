@@ -109,23 +109,18 @@ type pages struct {
 }
 
 // readPages parses the built-in files, or those of the same name in dir, and tries them, so that mistakes show at
-// start.
+// start: the first one of each file, all together.
 func readPages(dir string) (*pages, error) {
 	if err := checkNames(dir); err != nil {
 		return nil, err
 	}
-	languages, err := readLanguages(dir)
-	if err != nil {
-		return nil, err
+	languages, wrong := readLanguages(dir)
+	if wrong != nil { // the pages cannot be tried without
+		return nil, wrong
 	}
-	style, err := readStyle(dir)
-	if err != nil {
-		return nil, err
-	}
-	images, err := readImages(dir)
-	if err != nil {
-		return nil, err
-	}
+	style, badStyle := readStyle(dir)
+	images, badImage := readImages(dir)
+	mistakes := []error{badStyle, badImage}
 	// The style is embedded in the page, so that one request shows the whole page. Its hash
 	// lets the content security policy refuse any other style.
 	sum := sha256.Sum256([]byte(style))
@@ -135,14 +130,32 @@ func readPages(dir string) (*pages, error) {
 	}
 	layout, err := readPart(dir, "layout.html")
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(append(mistakes, err)...)
 	}
 	for _, name := range pageFiles {
-		if err := p.parsePage(dir, name, layout); err != nil {
-			return nil, err
+		err := p.parsePage(dir, name, layout)
+		same := func(other error) bool { return err != nil && other != nil && other.Error() == err.Error() }
+		if !slices.ContainsFunc(mistakes, same) { // one in the layout is in every page
+			mistakes = append(mistakes, err)
 		}
 	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
 	return p, nil
+}
+
+// ofPortal says of each of several errors that it is the portal's.
+func ofPortal(err error) error {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return fmt.Errorf("portal: %w", err)
+	}
+	var all []error
+	for _, e := range several.Unwrap() {
+		all = append(all, fmt.Errorf("portal: %w", e))
+	}
+	return errors.Join(all...)
 }
 
 // parsePage parses a page's template and tries it in each of its states. Each page has its own copy of the layout:

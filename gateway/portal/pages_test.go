@@ -130,6 +130,31 @@ func TestBadTemplatesAreRefused(t *testing.T) {
 	}
 }
 
+// TestAllMistakes: the mistakes of all files are told at once, and one in the layout, which all pages have, once.
+func TestAllMistakes(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"login.html": "{{if}}", "error.html": "{{.Nonsense}}",
+		"style.css": "</style>", "logo.png": "GIF89a"} {
+		write(t, dir, name, text)
+	}
+	told := func() string {
+		_, err := readPages(dir)
+		if err == nil {
+			t.Fatal("no mistake is found")
+		}
+		return err.Error()
+	}
+	for _, want := range []string{"login.html:1", "error.html:1", "style.css:1", "logo.png is no"} {
+		if got := told(); strings.Count(got, want) != 1 || strings.Count(got, "\n") != 3 {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	write(t, dir, "layout.html", "{{if}}")
+	if got := told(); strings.Count(got, "layout.html:1") != 1 {
+		t.Errorf("a mistake in the layout:\n%s", got)
+	}
+}
+
 // write writes a file into the folder dir.
 func write(t testing.TB, dir, name, text string) {
 	t.Helper()

@@ -193,7 +193,7 @@ func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 	p.setSites()
 	var err error
 	if p.pages, err = readPages(cfg.Templates); err != nil {
-		return nil, fmt.Errorf("portal: %w", err)
+		return nil, ofPortal(err)
 	}
 	if cfg.TLS != (TLS{}) {
 		if p.cert, err = certificate.Open(cfg.TLS.Cert, cfg.TLS.Key, "the portal", p.host(), cfg.Log); err != nil {

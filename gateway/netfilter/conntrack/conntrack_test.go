@@ -25,7 +25,7 @@ func TestRead(t *testing.T) {
 		Reply: Tuple{From: address("127.0.0.1:5000"), To: address("127.0.0.9:39520"), Protocol: 6},
 		Sent:  Counted{4, 216}, Got: Counted{2, 1112},
 		Start: time.Unix(0, 1795838991849278023).UTC(), Stop: time.Unix(0, 1795838991863110184).UTC(),
-		Reported: time.Unix(0, 1795838991863110394).UTC(), dying: true,
+		Reported: time.Unix(0, 1795838991863110394).UTC(), dying: true, Closed: true,
 	}
 	if c.message = nil; !reflect.DeepEqual(c, want) {
 		t.Errorf("read %+v, want %+v", c, want)

@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -40,22 +42,19 @@ func (d *Datapath) forgetMoved() error {
 	var key gatewayPrefix
 	var place uint32
 	var outside []gatewayPrefix
-	moved := false
+	same := map[uint32]bool{} // places, and whether their address is behind itself
 	all := d.objs.Networks.Iterate()
 	for all.Next(&key, &place) {
 		if place < d.outside() {
 			continue
 		}
 		outside = append(outside, key)
-		p := prefixOf(key)
-		if now, err := d.placeOf(p.Addr()); p.IsSingleIP() && d.net.IsOutside(p.Addr()) && (err != nil || now != place) {
-			moved = true
-		}
+		same[place] = same[place] || place < d.slots() && prefixOf(key) == netip.PrefixFrom(d.addr(place), 32)
 	}
 	if err := all.Err(); err != nil {
 		return fmt.Errorf("listing the networks behind clients: %w", err)
 	}
-	if !moved {
+	if !slices.Contains(slices.Collect(maps.Values(same)), false) {
 		return nil
 	}
 	var places []uint32

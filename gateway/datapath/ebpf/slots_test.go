@@ -44,3 +44,43 @@ func TestPlacesOutside(t *testing.T) {
 		}
 	}
 }
+
+// TestOutsideMoved: where the networks outside the LAN are others, of the same size, a former daemon's clients there
+// are nobody's until they are set again, each at its own place.
+func TestOutsideMoved(t *testing.T) {
+	n := newNetwork(t)
+	with := func(networks ...string) *Datapath {
+		return n.open(t, func(c *Config) {
+			c.PPPoE = true
+			c.Networks[0].Outside = nil
+			for _, p := range networks {
+				c.Networks[0].Outside = append(c.Networks[0].Outside, netip.MustParsePrefix(p))
+			}
+		})
+	}
+	stays := datapath.Client{Addrs: []netip.Addr{netip.MustParseAddr("203.0.113.77")}, MAC: aliceMAC, Session: session,
+		Admitted: true, Routes: []netip.Prefix{netip.MustParsePrefix("198.18.5.0/24")}}
+	goes := datapath.Client{Addrs: []netip.Addr{netip.MustParseAddr("100.64.9.3")}, MAC: bobMAC, Session: session + 1,
+		Admitted: true}
+	d := with("203.0.113.64/26", "100.64.9.0/26")
+	must(t, d.Set(stays))
+	must(t, d.Set(goes))
+	must(t, d.Close())
+
+	d = with("203.0.113.64/26", "100.64.9.0/26") // the same ones
+	if all, err := d.Clients(); err != nil || len(all) != 2 {
+		t.Errorf("a restart leaves %v, %v", all, err)
+	}
+	must(t, d.Close())
+	d = with("198.51.100.64/26", "203.0.113.64/26")
+	if all, err := d.Clients(); err != nil || len(all) > 0 {
+		t.Errorf("there are %v, %v", all, err)
+	}
+	if err := d.Set(goes); err == nil {
+		t.Error("a client has an address that is of no network any more")
+	}
+	must(t, d.Set(stays))
+	if all, err := d.Clients(); err != nil || len(all) != 1 || all[0] != datapath.IDOf(stays.Addrs[0]) {
+		t.Errorf("there are %v, %v", all, err)
+	}
+}

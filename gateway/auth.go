@@ -108,7 +108,7 @@ type attachedServers struct{ g *gateway }
 func (a attachedServers) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
 	if c.Port == 0 {
 		if s, known := a.g.table.Get(c.Key.Addr); known && s.MAC == c.Key.MAC {
-			c.Circuit, c.Remote = s.Attachment.Circuit, s.Attachment.Remote
+			c.Circuit, c.Remote, c.VLANs = s.Attachment.Circuit, s.Attachment.Remote, s.Attachment.VLANs
 		}
 	}
 	return a.g.radius.Authenticate(ctx, c)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/device"
@@ -119,8 +120,8 @@ func (g *gateway) deviceServers() device.Source {
 	if !cfg.RADIUS {
 		return nil
 	}
-	return device.Servers{RADIUS: attachedServers{g}, Format: cfg.Format, Password: cfg.Password,
-		Randomised: cfg.AskRandomised, Limit: radiusLimit(g.cfg.RADIUS)}
+	return device.Servers{RADIUS: attachedServers{g}, Format: cfg.Format, VLANs: cfg.UserName == config.UserVLAN,
+		Password: cfg.Password, Randomised: cfg.AskRandomised, Limit: radiusLimit(g.cfg.RADIUS)}
 }
 
 // openRemembered opens the file of remembered devices.

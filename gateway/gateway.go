@@ -111,6 +111,7 @@ type gateway struct {
 	store *sharedStore // of the daemon
 
 	portless budget.OncePerMinute // messages of clients without ports
+	noVLANs  budget.OncePerMinute // messages of clients whose VLANs are not known
 
 	connections *conntrack.Ender   // ends those of clients with their sessions
 	counting    *connlimit.Limiter // bounds how many clients have at once; nil: nothing does

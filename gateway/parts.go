@@ -31,7 +31,8 @@ func (g *gateway) radiusConfig() radius.Config {
 	r := g.cfg.RADIUS
 	out := radius.Config{
 		NASIdentifier: r.NASIdentifier, NASAddress: r.NASAddress, NASPortType: radius.PortType(r.PortType),
-		NASPortID: g.cfg.LAN.Interface, CalledStationID: r.CalledStationID, Method: radius.Method(r.Method),
+		NASPortID: g.cfg.LAN.Interface, VLANPorts: r.PortID == config.PortVLAN,
+		CalledStationID: r.CalledStationID, Method: radius.Method(r.Method),
 		Timeout: r.Timeout, Retries: r.Retries,
 		InterimDefault: r.Interim, SwapOctets: r.SwapOctets, LocalAccounts: !g.cfg.Auth.Has(config.MethodRADIUS),
 		LocalUsers: voucher.UserOf(""), Log: g.log, Prefixes: g.sessionPrefixes,
@@ -329,7 +330,7 @@ type leases struct{ g *gateway }
 func (l leases) Leased(lease dhcp.Lease) error {
 	key := session.Key{MAC: datapath.MAC(lease.MAC), Addr: lease.Addr}
 	err := l.g.table.LeaseAt(key, lease.Hostname, lease.End, session.Attachment{
-		Circuit: lease.Circuit, Remote: lease.Remote, Via: lease.Via})
+		Circuit: lease.Circuit, Remote: lease.Remote, Via: lease.Via, VLANs: l.g.vlansOf(macOnLAN(lease))})
 	if err == nil {
 		l.g.leased6(key)
 		l.g.seen(key.MAC)

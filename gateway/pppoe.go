@@ -134,10 +134,10 @@ func (l *pppoeAccess) takeUp() (err error) {
 
 // Login implements pppoe.Access.
 func (l *pppoeAccess) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, error) {
-	c := r.Credentials
+	c, g := r.Credentials, l.table.g
 	credentials := session.Credentials{
 		User: c.User, Password: c.Password, Key: session.Key{MAC: r.MAC}, Port: r.Session, Circuit: r.Circuit,
-		Remote: r.Remote,
+		Remote: r.Remote, VLANs: g.vlansOf(r.MAC),
 	}
 	if c.Method != ppp.MethodPAP {
 		credentials.CHAP = &session.CHAP{
@@ -161,7 +161,8 @@ func (l *pppoeAccess) Login(ctx context.Context, r pppoe.Request) (ppp.Grant, er
 		undo()
 		return ppp.Grant{}, fmt.Errorf("keeping the PPPoE link: %w", err)
 	}
-	login.Attachment = session.Attachment{Circuit: shortened(r.Circuit), Remote: shortened(r.Remote)}
+	login.Attachment = session.Attachment{Circuit: shortened(r.Circuit), Remote: shortened(r.Remote),
+		VLANs: credentials.VLANs}
 	login.PPPoE = session.PPPoESession{Session: r.Session, MTU: uint16(r.State.PeerMRU), State: state,
 		Routes: login.Routes}
 	grant.Proof = login.Proof

@@ -145,7 +145,7 @@ func below(s control.Session) (lines []string) {
 // attachment returns where a client is attached; empty: it is not known.
 func attachment(s control.Session) string {
 	var parts []string
-	for _, p := range [][2]string{{"circuit", s.Circuit}, {"remote", s.Remote}, {"via", s.Via}} {
+	for _, p := range [][2]string{{"circuit", s.Circuit}, {"remote", s.Remote}, {"via", s.Via}, {"vlan", s.VLANs}} {
 		if p[1] != "" {
 			parts = append(parts, p[0]+" "+plain(p[1], 64))
 		}

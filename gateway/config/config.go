@@ -316,6 +316,7 @@ type RADIUS struct {
 	NASAddress         netip.Addr // zero: not sent
 	CalledStationID    string     // empty: not sent
 	PortType           string     // PortWireless or PortEthernet, of clients at the portal
+	PortID             string     // PortInterface or PortVLAN
 	Timeout            time.Duration
 	Retries            int            // after the first attempt, to each server
 	Interim            time.Duration  // between updates, unless the server says
@@ -393,7 +394,7 @@ func defaults() *Config {
 		Datapath: Datapath{Kind: kinds.All[0].Name, Device: "tun0",
 			Forward: ForwardAuto, FlowCache: FlowCacheAuto, Shaping: ShapingAuto,
 			PinDir: "/sys/fs/bpf/gatewayd"},
-		Devices: Devices{Format: MACFormats[0], AskRandomised: true, AskAgain: time.Hour, Consent: true},
+		Devices: Devices{UserName: UserMAC, Format: MACFormats[0], AskRandomised: true, AskAgain: time.Hour, Consent: true},
 		Click:   ClickThrough{Terms: TermsButton},
 		FlowLog: FlowLog{KeepFor: 90 * day, MaxBytes: 10_000_000_000},
 		NAT:     NAT{Hairpin: true},
@@ -404,6 +405,7 @@ func defaults() *Config {
 	}
 	c.RADIUS = RADIUS{
 		Method: PAP, Accounting: true, NASIdentifier: "gatewayd", PortType: PortWireless,
+		PortID:  PortInterface,
 		Timeout: 2 * time.Second, Retries: 3, Interim: 10 * time.Minute,
 	}
 	return c

@@ -8,6 +8,7 @@ import "time"
 type Devices struct {
 	File          string        // of MAC addresses; empty: none
 	RADIUS        bool          // servers are asked about MAC addresses
+	UserName      string        // UserMAC or UserVLAN
 	Format        string        // of the MAC address as User-Name, one of MACFormats
 	Password      string        // sent to servers; empty: the User-Name
 	PasswordFile  string        // the file Password was read from
@@ -20,6 +21,12 @@ type Devices struct {
 // On reports whether devices may come in without a login.
 func (d Devices) On() bool { return d.File != "" || d.RADIUS || d.Remember > 0 }
 
+// What RADIUS servers know a device by: its MAC address, or the VLANs that it is in where they are known.
+const (
+	UserMAC  = "mac"
+	UserVLAN = "vlan"
+)
+
 // MACFormats are the forms of MAC addresses that RADIUS servers may know, each by an example.
 var MACFormats = []string{
 	"aabbccddeeff", "aa:bb:cc:dd:ee:ff", "aa-bb-cc-dd-ee-ff", "aabb.ccdd.eeff", "aabbcc-ddeeff",
@@ -30,7 +37,8 @@ var MACFormats = []string{
 func (k *checker) checkDevices() {
 	d := k.Devices
 	if !d.RADIUS {
-		k.refuseUnused("devices.radius is not true", "devices.mac_format", "devices.password", "devices.password_file",
+		k.refuseUnused("devices.radius is not true", "devices.user_name",
+			"devices.mac_format", "devices.password", "devices.password_file",
 			"devices.ask_randomised")
 	} else if !k.IsSet("radius.primary.address") && !k.Auth.Has(MethodRADIUS) {
 		k.report("radius.primary.address", "missing: devices.radius is true")

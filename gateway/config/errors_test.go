@@ -444,7 +444,7 @@ var contradictions = []problem{
 }
 
 func TestImpossibleCombinations(t *testing.T) {
-	for _, tt := range slices.Concat(contradictions, translations, wrongBoots, wrongPools6, wrongPDPools) {
+	for _, tt := range slices.Concat(contradictions, translations, wrongBoots, wrongRelays, wrongPools6, wrongPDPools) {
 		t.Run(tt.name, func(t *testing.T) { wantProblems(t, tt.text, tt.want) })
 	}
 }

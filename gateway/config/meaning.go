@@ -224,6 +224,9 @@ var meanings = map[string]meaning{
 		"changes nothing: the log and `gatewayd status` name them"},
 	"devices.radius": {text: "`true`: the RADIUS servers are asked about the MAC address of a device that appears " +
 		"(Service-Type Call-Check)"},
+	"devices.user_name": {text: "`\"vlan\"`: User-Name is the VLAN or [QinQ " +
+		"pair](../relays.md#a-vlan-for-each-subscriber) that the device is in, such as `100:20`; " +
+		"its MAC address where there is none"},
 	"devices.mac_format": {text: "how User-Name has the MAC address, shown by that of `aabbccddeeff`: small letters as " +
 		"hostapd and Cisco, `\"AA:BB:CC:DD:EE:FF\"` as Mikrotik, `\"AA-BB-CC-DD-EE-FF\"` as RFC 3580"},
 	"devices.password":      {unset: "the User-Name", text: "User-Password of such requests"},
@@ -288,6 +291,9 @@ var meanings = map[string]meaning{
 	"radius.nas_address":    {text: "NAS-IP-Address; without the key it is not sent"},
 	"radius.called_station_id": {text: "Called-Station-Id, such as `\"02-00-00-00-00-FF:Guests\"`; without the " +
 		"key it is not sent"},
+	"radius.nas_port_id": {text: "`\"vlan\"`: NAS-Port-Id, and of clients without PPPoE NAS-Port too, are the client's " +
+		"VLAN or [QinQ pair](../relays.md#a-vlan-for-each-subscriber). `\"interface\"`, and without a VLAN: NAS-Port-Id is " +
+		"`lan.interface`"},
 	"radius.nas_port_type": {text: "NAS-Port-Type of clients at the portal; that of PPPoE clients is " +
 		"Ethernet"},
 	"radius.timeout": {text: "wait for an answer to the first packet to a server; each further wait is twice as " +

@@ -4,6 +4,12 @@ package config
 
 import "net/netip"
 
+// What radius.nas_port_id can be.
+const (
+	PortInterface = "interface"
+	PortVLAN      = "vlan"
+)
+
 // checkSecrets checks that the address of a request says which secret it is signed with.
 func (k *checker) checkSecrets() {
 	one, other := k.RADIUS.Primary, k.RADIUS.Secondary

@@ -154,6 +154,7 @@ func (c *Config) deviceSettings() []setting {
 	return []setting{
 		keyAt("devices.file", &d.File, file),
 		keyAt("devices.radius", &d.RADIUS, strict.Boolean),
+		keyAt("devices.user_name", &d.UserName, strict.Word(UserMAC, UserVLAN)),
 		keyAt("devices.mac_format", &d.Format, strict.Word(MACFormats...)),
 		keyAt("devices.password", &d.Password, secret),
 		keyAt("devices.password_file", &d.PasswordFile, file),
@@ -227,6 +228,7 @@ func (c *Config) radiusSettings() []setting {
 		keyAt("radius.nas_identifier", &r.NASIdentifier, line(253)),
 		keyAt("radius.nas_address", &r.NASAddress, address),
 		keyAt("radius.called_station_id", &r.CalledStationID, line(253)),
+		keyAt("radius.nas_port_id", &r.PortID, strict.Word(PortInterface, PortVLAN)),
 		keyAt("radius.nas_port_type", &r.PortType, strict.Word(PortWireless, PortEthernet)),
 		keyAt("radius.timeout", &r.Timeout, duration(100*time.Millisecond, minute)),
 		keyAt("radius.retries", &r.Retries, strict.Integer(0, 10)),

@@ -267,6 +267,7 @@ type Session struct {
 	Circuit string `json:"circuit_id,omitempty"`
 	Remote  string `json:"remote_id,omitempty"` // as circuit_id
 	Via     string `json:"via,omitempty"`       // MAC address of the router that it is behind; left out: none
+	VLANs   string `json:"vlan,omitempty"`      // that it is in, "7", or "100:20" of a pair; left out: not known
 
 	Delegated []netip.Prefix `json:"delegated,omitempty"` // IPv6 networks: delegated to it, or its PPPoE session's /64s
 
@@ -367,6 +368,7 @@ func asShown(client session.Session, network string) Session {
 		MAC:      net.HardwareAddr(client.MAC[:]).String(),
 		Hostname: client.Hostname, Delegated: client.Delegated,
 		Circuit: agentText(client.Attachment.Circuit), Remote: agentText(client.Attachment.Remote),
+		VLANs:    client.Attachment.VLANs.String(),
 		LeasedAt: client.LeasedAt, LeaseEnd: client.LeaseEnd, User: client.User, Way: client.Way, Guest: client.Guest,
 		ID:     client.ID,
 		PPPoE:  client.PPPoE.Session,

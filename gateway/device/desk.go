@@ -347,7 +347,8 @@ func (d *Desk) ask(l *lane, s session.Session, before answer) (found *answer, id
 	if id = s.ID; id == "" {
 		id = session.NewID()
 	}
-	c := session.Credentials{Key: s.Key, FurtherAddrs: s.FurtherAddrs, SessionID: id, CallCheck: true}
+	c := session.Credentials{Key: s.Key, FurtherAddrs: s.FurtherAddrs, SessionID: id, CallCheck: true,
+		VLANs: s.Attachment.VLANs}
 	if l == &d.here {
 		d.count(&d.stats.Asked)
 	}

@@ -15,6 +15,7 @@ type Servers struct {
 		Authenticate(context.Context, session.Credentials) (session.Login, error)
 	}
 	Format     string        // of config.MACFormats
+	VLANs      bool          // the User-Name is the device's VLANs, where they are known
 	Password   string        // empty: the User-Name
 	Randomised bool          // also about devices whose address is randomised
 	Limit      time.Duration // the longest time of a question at all servers together
@@ -28,6 +29,9 @@ func (s Servers) Ask(ctx context.Context, c session.Credentials) (session.Login,
 	ctx, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
 	c.User = Format(c.Key.MAC, s.Format)
+	if s.VLANs {
+		c.User = cmp.Or(c.VLANs.String(), c.User)
+	}
 	c.Password = cmp.Or(s.Password, c.User)
 	login, err := s.RADIUS.Authenticate(ctx, c)
 	login.Way = session.ByMAC

@@ -51,7 +51,7 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 		p.text(rfc2866.AcctSessionID_Type, e.ID)
 		p.text(rfc2865.UserName_Type, e.User)
 		p.number(rfc2866.AcctAuthentic_Type, uint32(c.authentic(e.Session)))
-		p.client(&c.cfg, e.Key, e.PPPoE.Session != 0)
+		p.client(&c.cfg, e.Key, e.Attachment.VLANs, e.PPPoE.Session)
 		p.addresses6(e.FurtherAddrs...)
 		p.prefixes6(&c.cfg, e.Session)
 		p.line(e.PPPoE.Session)

@@ -63,7 +63,9 @@ var attributes = []avp{
 			"`\"chap\"`"},
 	{"NAS-IP-Address", 0, rfc2865.NASIPAddress_Type, logins | sessions | onOff | naming,
 		"`radius.nas_address`; not sent without it. In a request: must be it, or without it an address of the machine"},
-	{"NAS-Port", 0, rfc2865.NASPort_Type, lineRequest | sessions | naming, "PPPoE clients: the PPPoE session"},
+	{"NAS-Port", 0, rfc2865.NASPort_Type, logins | sessions | naming,
+		"PPPoE clients: the PPPoE session; others with `radius.nas_port_id = \"vlan\"`: the VLAN, of a pair outer · 4096 + " +
+			"inner"},
 	{"Service-Type", 0, rfc2865.ServiceType_Type, logins | sessions | accept,
 		"sent: Login (portal, in Access-Requests), Call-Check (`devices.radius`, likewise) or Framed (PPPoE). In an " +
 			"Access-Accept: none, Login or Framed, and Call-Check where that was sent; others admit nobody"},
@@ -123,7 +125,8 @@ var attributes = []avp{
 		"click-through: the version of `portal.terms` that was accepted, such as `terms 5d9b98b5`"},
 	{"Acct-Interim-Interval", 0, rfc2869.AcctInterimInterval_Type, accept | changing,
 		"seconds between updates, 60 at least; 0: `radius.interim`"},
-	{"NAS-Port-Id", 0, rfc2869.NASPortID_Type, logins | sessions | naming, "`lan.interface`"},
+	{"NAS-Port-Id", 0, rfc2869.NASPortID_Type, logins | sessions | naming,
+		"`lan.interface`; with `radius.nas_port_id = \"vlan\"` the client's VLAN, `7`, or pair, `100:20`"},
 	{"Framed-Pool", 0, rfc2869.FramedPool_Type, accept,
 		"PPPoE clients: the name in `pppoe.pool` of the pool that the address is of"},
 	{"Error-Cause", 0, rfc3576.ErrorCause_Type, reply, "why a request was refused"},

@@ -147,7 +147,7 @@ func TestAttributesSent(t *testing.T) {
 	s := attributeUse{}
 	cfg := Config{
 		Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}, NASIdentifier: "here",
-		NASAddress: netip.MustParseAddr("192.0.2.1"), NASPortID: "lan0", CalledStationID: "Guests",
+		NASAddress: netip.MustParseAddr("192.0.2.1"), NASPortID: "lan0", VLANPorts: true, CalledStationID: "Guests",
 		Prefixes: testPrefixes,
 	}
 	note := func(in packets, data []byte, err error) {
@@ -164,6 +164,7 @@ func TestAttributesSent(t *testing.T) {
 		credentials.FurtherAddrs = testFurther
 		line := credentials
 		line.FurtherAddrs, credentials.Circuit, credentials.Remote = nil, "port 7", "switch"
+		credentials.VLANs = session.VLANs{Outer: 100, Inner: 20}
 		line.Key.Addr, line.Port, line.Circuit, line.Remote = netip.Addr{}, 7, "eth 1", "line"
 		chap, ms := line, line
 		chap.CHAP = &session.CHAP{Challenge: make([]byte, 16), Response: make([]byte, 16)}

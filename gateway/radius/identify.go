@@ -112,13 +112,13 @@ func (d *Dynamic) matches(s session.Session, p *radius.Packet) bool {
 		case rfc2865.CallingStationID_Type:
 			same = strings.EqualFold(string(a.Attribute), stationID(s.Key))
 		case rfc2865.NASPort_Type:
-			same = len(a.Attribute) == 4 && s.PPPoE.Session != 0 &&
-				binary.BigEndian.Uint32(a.Attribute) == uint32(s.PPPoE.Session)
+			port := d.cfg.port(s.Attachment.VLANs, s.PPPoE.Session)
+			same = len(a.Attribute) == 4 && port != 0 && binary.BigEndian.Uint32(a.Attribute) == port
 		case rfc2865.NASPortType_Type:
 			same = len(a.Attribute) == 4 &&
 				binary.BigEndian.Uint32(a.Attribute) == uint32(d.cfg.portType(s.PPPoE.Session != 0))
 		case rfc2869.NASPortID_Type:
-			same = string(a.Attribute) == d.cfg.NASPortID
+			same = string(a.Attribute) == d.cfg.portID(s.Attachment.VLANs)
 		case rfc2865.CalledStationID_Type:
 			same = string(a.Attribute) == d.cfg.CalledStationID
 		case rfc2865.Class_Type:

@@ -86,6 +86,7 @@ type Config struct {
 	NASAddress      netip.Addr // IPv4
 	NASPortType     PortType   // default Wireless
 	NASPortID       string     // such as the LAN interface's name; empty: not sent
+	VLANPorts       bool       // NAS-Port-Id and NAS-Port are the client's VLANs where they are known
 	CalledStationID string     // such as 02-00-00-00-00-FF:Guests; empty: not sent
 
 	Method   Method        // default PAP

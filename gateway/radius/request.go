@@ -73,10 +73,29 @@ func (c *Config) portType(line bool) rfc2865.NASPortType {
 	return rfc2865.NASPortType_Value_Wireless80211
 }
 
-// client adds the attributes that identify the client; line means that it has a PPPoE session.
-func (b builder) client(c *Config, k session.Key, line bool) {
-	b.number(rfc2865.NASPortType_Type, uint32(c.portType(line)))
-	b.text(rfc2869.NASPortID_Type, c.NASPortID)
+// portID is NAS-Port-Id of a client in VLANs.
+func (c *Config) portID(v session.VLANs) string {
+	if c.VLANPorts && v != (session.VLANs{}) {
+		return v.String()
+	}
+	return c.NASPortID
+}
+
+// port is NAS-Port of a client in VLANs, with the PPPoE session line; 0: it has none.
+func (c *Config) port(v session.VLANs, line uint16) uint32 {
+	if line == 0 && c.VLANPorts {
+		return v.Number()
+	}
+	return uint32(line)
+}
+
+// client adds the attributes that identify the client in VLANs; line is its PPPoE session.
+func (b builder) client(c *Config, k session.Key, v session.VLANs, line uint16) {
+	b.number(rfc2865.NASPortType_Type, uint32(c.portType(line != 0)))
+	b.text(rfc2869.NASPortID_Type, c.portID(v))
+	if port := c.port(v, line); port != 0 {
+		b.number(rfc2865.NASPort_Type, port)
+	}
 	b.text(rfc2865.CallingStationID_Type, stationID(k))
 	b.text(rfc2865.CalledStationID_Type, c.CalledStationID)
 	b.address(rfc2865.FramedIPAddress_Type, k.Addr)
@@ -121,7 +140,7 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 		p.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_LoginUser))
 	}
 	p.gateway(r.cfg)
-	p.client(r.cfg, r.credentials.Key, r.credentials.Port != 0)
+	p.client(r.cfg, r.credentials.Key, r.credentials.VLANs, r.credentials.Port)
 	p.addresses6(r.credentials.FurtherAddrs...)
 	p.line(r.credentials.Port)
 	p.attachment(r.credentials.Circuit, r.credentials.Remote)
@@ -139,7 +158,6 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 // line adds the attributes of a PPPoE session; 0: the client has none.
 func (b builder) line(port uint16) {
 	if port != 0 {
-		b.number(rfc2865.NASPort_Type, uint32(port))
 		b.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_FramedUser))
 		b.number(rfc2865.FramedProtocol_Type, uint32(rfc2865.FramedProtocol_Value_PPP))
 	}

@@ -50,3 +50,12 @@ func TestAttachment(t *testing.T) {
 	must(t, table.LeaseAt(k, "phone", end, session.Attachment{}))
 	known(k.MAC, session.Attachment{})
 }
+
+func TestVLANsAsTextAndNumber(t *testing.T) {
+	for want, v := range map[string]session.VLANs{"": {}, "7": {Outer: 7}, "100:20": {Outer: 100, Inner: 20}} {
+		number := map[string]uint32{"7": 7, "100:20": 409620}[want]
+		if v.String() != want || v.Number() != number {
+			t.Errorf("%q is %q, %d", want, v, v.Number())
+		}
+	}
+}

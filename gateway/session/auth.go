@@ -18,10 +18,11 @@ type Credentials struct {
 	FurtherAddrs []netip.Addr
 	// CallCheck means that a device asks without a person: User and Password are made of its MAC address.
 	CallCheck bool
-	// Port is the PPPoE session in which the client logs in; Circuit and Remote are what an access
-	// node says of its line. Zero: it is on Ethernet.
+	// Port is the PPPoE session in which the client logs in; zero: it is on Ethernet. Circuit and Remote are what an
+	// access node or a relay says of its line.
 	Port            uint16
 	Circuit, Remote string
+	VLANs           VLANs // that it is in
 	// SessionID is the Acct-Session-Id of the session if the login succeeds, so that
 	// servers can match logins with accounting (RFC 2866, 5.5); empty: not known.
 	SessionID string

@@ -42,7 +42,7 @@ const (
 	tagWay         = 5 // how the device came in
 	tagGuest       = 6 // what a guest said and accepted: five texts
 	tagConnections = 7 // limit of connections at once, a number
-	tagAttachment  = 8 // circuit, remote and mac[6]: where the client is attached
+	tagAttachment  = 8 // circuit, remote, mac[6] and two VLANs: where the client is attached
 )
 
 // Names, in the file, of the state Authenticated for a client with a PPPoE session (line): without and with networks

@@ -39,7 +39,8 @@ var (
 		s := online(netip.MustParsePrefix("203.0.113.0/28"))
 		s.Limits.Connections = 4_000_000_000
 		s.Owner, s.FurtherAddrs = "west", []netip.Addr{netip.MustParseAddr("2001:db8::5"), netip.MustParseAddr("10.1.0.7")}
-		s.Attachment = session.Attachment{Circuit: "\x00\x04", Via: [6]byte{2, 1}}
+		s.Attachment = session.Attachment{Circuit: "\x00\x04", Via: [6]byte{2, 1},
+			VLANs: session.VLANs{Outer: 4094, Inner: 20}}
 		prefix := func(n byte) []netip.Prefix {
 			return []netip.Prefix{netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, n}), 48),
 				netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 2, n}), 64)}

@@ -6,8 +6,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// TestPortOfABridge: the port of a bridge is found by a MAC address, of an address that the bridge has not seen there is
-// none, and an interface without VLANs has none.
+// TestPortOfABridge: the port of a bridge is found by a MAC address, which there is none of an address that the bridge
+// has not seen. An interface without VLANs has none.
 func TestPortOfABridge(t *testing.T) {
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "vbridge"}}
 	must(t, netlink.LinkAdd(bridge))

@@ -52,8 +52,9 @@ func TestDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Devices{File: "/etc/devices", RADIUS: true, UserName: UserMAC, Format: "aabbccddeeff", AskRandomised: true, AskAgain: time.Hour,
-		Remember: 30 * day, Consent: true}
+	want := Devices{File: "/etc/devices", RADIUS: true, UserName: UserMAC, Format: "aabbccddeeff",
+		AskRandomised: true,
+		AskAgain:      time.Hour, Remember: 30 * day, Consent: true}
 	if c.Devices != want || !c.UsesRADIUS() {
 		t.Errorf("read %+v", c.Devices)
 	}

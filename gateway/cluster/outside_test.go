@@ -58,7 +58,7 @@ func TestSlow(t *testing.T) {
 	o := options(server, "gw1")
 	o.Addresses = []string{slow(t, server.Addr, 2*time.Second)}
 	s, f, _ := join(t, o)
-	for i := range 1000 {
+	for i := range 300 {
 		f.put(fmt.Sprint("k", i), "x")
 	}
 	direct := Open(options(server, "gw1"))

@@ -211,9 +211,10 @@ func TestAttributesSent(t *testing.T) {
 func TestAttributesUnderstood(t *testing.T) {
 	s := attributeUse{}
 	profiles := map[string]Profile{"512k/4M": {Sessions: 2, Limits: session.Limits{UpBps: 1}}}
-	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}, Profiles: profiles})
+	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}, Profiles: profiles,
+		Connections: true})
 	d, _ := newDynamic(t)
-	d.cfg.Profiles = profiles
+	d.cfg.Profiles, d.cfg.Connections = profiles, true
 	credentials := session.Credentials{User: "ann", Port: 7, Key: testKey}
 	outcome := func(code radius.Code, all radius.Attributes) any {
 		login, err := c.decide(credentials, &radius.Packet{Code: code, Attributes: all})
@@ -247,8 +248,8 @@ func TestAttributesUnderstood(t *testing.T) {
 				continue
 			}
 			for _, vendor := range []uint32{9, vendorMicrosoft, vendorADSL, vendorWISPr, vendorChilliSpot,
-				vendorMikrotik} {
-				for kind := byte(1); kind < 64; kind++ {
+				vendorMikrotik, vendorHuawei} {
+				for kind := byte(1); kind <= huaweiConnections; kind++ {
 					inner := append(binary.BigEndian.AppendUint32(nil, vendor), kind, byte(2+len(value)))
 					try(&radius.AVP{Type: rfc2865.VendorSpecific_Type, Attribute: slices.Concat(inner, value)})
 				}

@@ -38,6 +38,14 @@ type ownAddresses struct {
 	asked map[netip.Addr]time.Time // guarded by mu: addresses that are asked about (zero), or were refused until then
 }
 
+// ownStats are the counts of ownAddresses since the start: addresses that devices got, that they were refused, and of
+// these those that another device has.
+type ownStats struct{ Made, Refused, Conflicts uint64 }
+
+func (o *ownAddresses) stats() ownStats {
+	return ownStats{o.made.Load(), o.refused.Load(), o.conflicts.Load()}
+}
+
 // begin notes that an address is asked about. It returns false if it is already, if it was refused lately, and if there
 // are too many.
 func (o *ownAddresses) begin(addr netip.Addr, now time.Time) bool {

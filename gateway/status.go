@@ -60,8 +60,7 @@ func (g *gateway) served(st *control.Status) {
 	if g.dhcp != nil {
 		d := g.dhcp.Stats()
 		st.Leases, st.Pools, st.DHCP = d.Leased, dhcpPools(d), dhcpCounts(d)
-		maps.Copy(st.DHCP, map[string]uint64{"claim": g.own.made.Load(), "claim-refused": g.own.refused.Load(),
-			"claim-conflict": g.own.conflicts.Load()})
+		maps.Copy(st.DHCP, ownCounts(g.own.stats()))
 	}
 	if g.dns != nil {
 		st.DNS = dnsCounts(g.dns.Stats())
@@ -147,6 +146,10 @@ func pppoeCounts(n pppoe.Counts) map[string]uint64 {
 		"padi": n.PADI, "padr": n.PADR, "offer": n.Offered, "begun": n.Begun, "refused": n.Refused, "displaced": n.Displaced,
 		"throttled": n.Throttled, "malformed": n.Malformed, "stray": n.Strays, "lost": n.Lost,
 	}
+}
+
+func ownCounts(o ownStats) map[string]uint64 {
+	return map[string]uint64{"claim": o.Made, "claim-refused": o.Refused, "claim-conflict": o.Conflicts}
 }
 
 func deviceCounts(d device.Stats) map[string]uint64 {

@@ -53,6 +53,7 @@ func TestEveryCounterInStatus(t *testing.T) {
 	}
 	check("packets", reasons, names, "other-network", "stack", "tagged", "unasked") // these are the eBPF programs' own
 	tellsOf(check, "dhcp", dhcpCounts)
+	tellsOf(check, "dhcp", ownCounts)
 	tellsOf(check, "repairs", ebpf.Repairs.Counts, "forwarding-again", "nat-again")
 	tellsOf(check, "dns", dnsCounts)
 	tellsOf(check, "portal", portalCounts)

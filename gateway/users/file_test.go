@@ -50,7 +50,7 @@ func TestProblemsNameFileAndLine(t *testing.T) {
 			[]string{`f:3: account "alice" is there twice`}},
 		{"empty limits", "alice:" + someHash + ":", []string{`f:1: account "alice": "": must be key=value`}},
 		{"unknown limit", "alice:" + someHash + ":up=5M",
-			[]string{`f:1: account "alice": "up": unknown limit: known are session_timeout, idle_timeout, up_rate, down_rate, up_quota, down_quota, total_quota, sessions_per_user`}},
+			[]string{`f:1: account "alice": "up": unknown limit: known are session_timeout, idle_timeout, up_rate, down_rate, up_quota, down_quota, total_quota, sessions_per_user, connections`}},
 		{"limit twice", "alice:" + someHash + ":up_bps=1,up_bps=2", []string{`f:1: account "alice": up_bps is there twice`}},
 		{"limit twice, once by its former name", "alice:" + someHash + ":up_rate=10k,up_bps=2",
 			[]string{`f:1: account "alice": up_bps is there twice`}},

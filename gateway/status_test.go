@@ -51,10 +51,11 @@ func TestEveryCounterInStatus(t *testing.T) {
 	for r := admission.Forwarded; r <= admission.Throttled; r++ {
 		reasons[r.String()], names[uint64(r)] = uint64(r), r.String()
 	}
-	check("packets", reasons, names, "other-network", "stack", "tagged", "unasked") // these are the eBPF programs' own
+	others := []string{"connections", "other-network", "stack", "tagged", "unasked"} // not of admission
+	check("packets", reasons, names, others...)
 	tellsOf(check, "dhcp", dhcpCounts)
 	tellsOf(check, "dhcp", ownCounts)
-	tellsOf(check, "repairs", ebpf.Repairs.Counts, "forwarding-again", "nat-again")
+	tellsOf(check, "repairs", ebpf.Repairs.Counts, "forwarding-again", "nat-again", "connections-again")
 	tellsOf(check, "dns", dnsCounts)
 	tellsOf(check, "portal", portalCounts)
 	tellsOf(check, "uam", uamCounts)

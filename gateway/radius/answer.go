@@ -129,6 +129,7 @@ func (c *Client) decide(credentials session.Credentials, p *radius.Packet) (sess
 		}
 	}
 	login := session.Login{User: credentials.User}
+	c.sayUncounted(p)
 	limits, err := c.cfg.limits(p)
 	if err == nil {
 		login.Limits, login.Explicit, err = limits.ofLogin(time.Now())
@@ -155,6 +156,17 @@ func (c *Client) decide(credentials session.Credentials, p *radius.Packet) (sess
 		return session.Login{}, err
 	}
 	return login, nil
+}
+
+// sayUncounted has the log say once that a server limits connections where nothing counts them.
+func (c *Client) sayUncounted(p *radius.Packet) {
+	if most, _ := vendorNumber(p, vendorHuawei, huaweiConnections); most == 0 || c.cfg.Connections {
+		return
+	}
+	c.uncounted.Do(func() {
+		c.cfg.Log.Warn("RADIUS limits clients' connections, which nothing counts: set limits.connections, to a number or to "+
+			"\"none\"", "attribute", "Huawei-Layer4-Session-Limit")
+	})
 }
 
 // classes returns the Class attributes. More than accounting has room for are an error: leaving some out would make

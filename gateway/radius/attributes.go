@@ -175,8 +175,9 @@ var attributes = []avp{
 		"`512k/4M`: bits a second from the client and to it; one number is both. What follows (bursts, priority, minimum) " +
 			"is not carried out. Of several rates for one direction the lowest holds, and so with quotas"},
 	{"Huawei-Layer4-Session-Limit", vendorHuawei, huaweiConnections, accept | changing,
-		"[connections](../nat.md#connections-of-a-client) of the client at once, where `limits.connections` is set; 0 does " +
-			"not limit"},
+		"[connections](../nat.md#connections-of-a-client) of the client at once; 0 does not limit. Where " +
+			"`limits.connections` is not set a CoA-Request with it is refused, and an Access-Accept's is not carried out: the " +
+			"log says so"},
 	{"WISPr-Session-Terminate-Time", vendorWISPr, wisprTerminate, accept | changing,
 		"the session's end, if Session-Timeout is not earlier: `2026-12-31T23:59:59+01:00`, without a time zone in the " +
 			"gateway's"},

@@ -13,6 +13,7 @@ import (
 	"layeh.com/radius/rfc3576"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/internal/logtest"
 )
 
 // vendorAttr is an attribute of a vendor.
@@ -169,6 +170,21 @@ func TestConnectionsByCoA(t *testing.T) {
 	d.cfg.Connections = true
 	if cause := ask(); cause != 0 || o.changed != 1 || o.s.Limits.Connections != 7 {
 		t.Errorf("%d, %d changes, %+v", cause, o.changed, o.s.Limits)
+	}
+}
+
+// TestUncounted: where connections are not counted the log says so once, if a server limits them.
+func TestUncounted(t *testing.T) {
+	var logs logtest.Log
+	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}, Log: logs.Logger()})
+	for i, most := range []byte{0, 7, 7} {
+		p := builder{radius.New(radius.CodeAccessAccept, []byte(testSecret))}
+		p.vendor(vendorHuawei, huaweiConnections, []byte{0, 0, 0, most})
+		login, err := c.decide(session.Credentials{User: "ann", Key: testKey}, p.Packet)
+		if n := logs.Count("attribute=Huawei-Layer4-Session-Limit"); err != nil || login.Limits.Connections != 0 ||
+			n != min(i, 1) {
+			t.Errorf("login %d, with %d: %+v, %v, said %d times", i, most, login.Limits, err, n)
+		}
 	}
 }
 

@@ -44,6 +44,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -202,7 +203,8 @@ func (s Server) check() error {
 type Client struct {
 	cfg        Config
 	auth, acct *service
-	boot       string // Acct-Session-Id of Accounting-On and -Off
+	boot       string    // Acct-Session-Id of Accounting-On and -Off
+	uncounted  sync.Once // to log limits of connections that nothing counts
 }
 
 // New creates a client. It sends nothing yet.

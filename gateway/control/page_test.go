@@ -124,7 +124,7 @@ func writeFields(t *testing.T, b *strings.Builder, name string) {
 		t.Fatal(err)
 	}
 	fields := file.Scope.Lookup(name).Decl.(*ast.TypeSpec).Type.(*ast.StructType).Fields.List
-	tag := regexp.MustCompile(`json:"([a-z_]+)`)
+	tag := regexp.MustCompile(`json:"([a-z_0-9]+)`)
 	for _, f := range fields {
 		if len(f.Names) == 0 {
 			fmt.Fprintf(b, "| fields of `traffic` | | of the session |\n")
@@ -156,7 +156,7 @@ func kindOf(e ast.Expr) string {
 			return "text"
 		case "bool":
 			return "true or false"
-		case "int", "uint16", "uint64", "float64":
+		case "int", "uint16", "uint32", "uint64", "float64":
 			return "number"
 		}
 		return "object"

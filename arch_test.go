@@ -85,8 +85,8 @@ var allowedImports = map[string][]string{
 
 	// netfilter as the kernel has it: connections, what keeps a LAN without a data path closed, rules
 	"gateway/netfilter/conntrack": {},
-	"gateway/netfilter/connlimit": {"gateway/datapath", "gateway/netfilter/conntrack", "gateway/netfilter/guard",
-		"gateway/netfilter/nftables", "gateway/ticker"}, // how many there are of a client
+	"gateway/netfilter/connlimit": {"gateway/budget", "gateway/datapath", "gateway/netfilter/conntrack",
+		"gateway/netfilter/guard", "gateway/netfilter/nftables", "gateway/ticker"}, // how many there are of a client
 	"gateway/netfilter/guard":    {"gateway/datapath", "gateway/netfilter/nftables"},
 	"gateway/netfilter/nftables": {},
 	"gateway/nat": {"gateway/ticker", "gateway/datapath", "gateway/netfilter/guard", "gateway/datapath/machine/stack",

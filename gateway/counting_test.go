@@ -29,6 +29,7 @@ func TestConnectionLimit(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			network(t)
+			keepUDP(t)
 			serveEcho(t)
 			if name == "tun" { // whose device has the address
 				sh(t, "ip addr del 10.1.0.1/24 dev lan0")
@@ -84,6 +85,12 @@ func TestConnectionLimit(t *testing.T) {
 			refuse(t, addr)
 		})
 	}
+}
+
+// keepUDP has the kernel not forget connections by UDP, however long a test takes.
+func keepUDP(t *testing.T) {
+	t.Helper()
+	sh(t, "sysctl -qw net.netfilter.nf_conntrack_udp_timeout=3600 net.netfilter.nf_conntrack_udp_timeout_stream=3600")
 }
 
 // serveEcho has the server send back what it receives, by TCP and UDP, at port 7000.

@@ -15,6 +15,7 @@
 package connlimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/budget"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/conntrack"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/nftables"
@@ -40,14 +42,19 @@ type Limiter struct {
 	conn  *nftables.Conn
 	held  bool // by conn: see nftables.Batch
 
-	mu       sync.Mutex
-	clients  map[datapath.ID]*limited
-	owners   map[netip.Prefix]datapath.ID
-	started  bool
-	refused  uint64 // of tables before this one
-	judged   uint64 // refused connections, when the daemon last counted
-	restored uint64
-	trouble  string
+	overlaps budget.OncePerMinute // to log them
+
+	mu        sync.Mutex
+	clients   map[datapath.ID]*limited
+	unlimited map[datapath.ID]bool // clients that were Set without a limit
+	owners    map[netip.Prefix]datapath.ID
+	started   bool
+	partial   bool      // the table lacks clients, because making it broke off
+	refused   uint64    // of tables before this one
+	judged    uint64    // refused connections, when the daemon last counted
+	restUntil time.Time // makeRoom does nothing until then
+	restored  uint64
+	trouble   string
 }
 
 // limited is a client with a limit.
@@ -56,6 +63,7 @@ type limited struct {
 	addrs []netip.Prefix
 	// older are the connections that the kernel's count lacks.
 	older map[flow]bool
+	waits bool // its new connections are held until recount
 }
 
 // flow identifies a connection.
@@ -72,7 +80,7 @@ func Open(lan string, log *slog.Logger) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{table: tableOf(Table(lan)), log: log, conn: conn, clients: map[datapath.ID]*limited{},
-		owners: map[netip.Prefix]datapath.ID{}}
+		unlimited: map[datapath.ID]bool{}, owners: map[netip.Prefix]datapath.ID{}}
 	if LeftInKernel(lan) {
 		return l, nil
 	}
@@ -110,9 +118,11 @@ func (l *Limiter) make() error {
 	if err != nil {
 		return err
 	}
+	l.partial = true
 	all := slices.Collect(maps.Keys(l.clients))
 	err = l.commitEach(all, func(b *nftables.Batch, id datapath.ID) {
 		c := l.clients[id]
+		c.waits = true
 		addChain(b, l.table, id, c.most)
 		hold(b, l.table, id)
 		for _, p := range c.addrs {
@@ -120,7 +130,11 @@ func (l *Limiter) make() error {
 			b.AddElements(l.table, set, x)
 		}
 	})
-	return errors.Join(err, l.recount(all))
+	if err != nil {
+		return err
+	}
+	l.partial = false
+	return l.recount(all)
 }
 
 // commitEach commits what change adds for each client. One transaction for all could be too long for the kernel.
@@ -136,73 +150,26 @@ func (l *Limiter) commitEach(ids []datapath.ID, change func(*nftables.Batch, dat
 	return err
 }
 
-// recount gives the kernel what is left of the limits of clients that are held, and lets them go on: with all of their
-// limits where connection tracking cannot be read. mu is held.
-func (l *Limiter) recount(ids []datapath.ID) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	wanted := map[datapath.ID]bool{}
-	for _, id := range ids {
-		wanted[id] = true
-	}
-	there, unread := l.connections(func(id datapath.ID) bool { return wanted[id] })
-	return errors.Join(unread, l.commitEach(ids, func(b *nftables.Batch, id datapath.ID) {
-		c := l.clients[id]
-		c.older = there[id]
-		addChain(b, l.table, id, c.most-min(c.most, uint32(len(c.older))))
-	}))
-}
-
-// connections returns the connections that clients have. mu is held.
-func (l *Limiter) connections(of func(datapath.ID) bool) (map[datapath.ID]map[flow]bool, error) {
-	all := map[datapath.ID]map[flow]bool{}
-	var nets []netip.Prefix
-	for p := range l.owners {
-		if !p.IsSingleIP() {
-			nets = append(nets, p)
-		}
-	}
-	err := conntrack.List(func(c conntrack.Connection) {
-		if c.Closed {
-			return
-		}
-		for _, end := range []netip.Addr{c.Orig.From.Addr(), c.Reply.From.Addr()} {
-			id, known := l.owners[netip.PrefixFrom(end, end.BitLen())]
-			if i := slices.IndexFunc(nets, func(p netip.Prefix) bool { return p.Contains(end) }); !known && i >= 0 {
-				id, known = l.owners[nets[i]], true
-			}
-			if !known || !of(id) {
-				continue
-			}
-			if all[id] == nil {
-				all[id] = map[flow]bool{}
-			}
-			all[id][flow{c.Orig, c.Zone}] = true
-		}
-	})
-	return all, err
-}
-
 // Set gives a client a limit; 0 takes it away. Its addresses' former owners have them no longer. On error nothing has
-// changed.
+// changed. Where the connections that are there cannot be counted, new ones wait until Run could.
 func (l *Limiter) Set(id datapath.ID, addrs []netip.Prefix, most uint32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if most == 0 {
-		return l.remove(id)
+		return l.unlimit(id, addrs)
 	}
+	addrs = l.countable(id, addrs)
 	former := l.clients[id]
 	now := &limited{most: most, addrs: addrs}
 	if former != nil {
-		now.older = former.older
+		now.older, now.waits = former.older, former.waits
 	}
-	b, changed := &nftables.Batch{}, false
-	switch {
-	case former == nil:
+	b, recounts := &nftables.Batch{}, l.unlimited[id] || former != nil && former.most != most
+	if former == nil {
 		addChain(b, l.table, id, most)
-	case former.most != most:
-		changed = true
+	}
+	if recounts {
+		now.waits = true
 		hold(b, l.table, id)
 	}
 	l.move(b, id, former, addrs)
@@ -212,83 +179,151 @@ func (l *Limiter) Set(id datapath.ID, addrs []netip.Prefix, most uint32) error {
 		}
 	}
 	l.note(id, former, now)
-	if changed && l.started {
-		if err := l.recount([]datapath.ID{id}); err != nil {
-			return fmt.Errorf("limiting connections: %w", err)
+	delete(l.unlimited, id)
+	if recounts && l.started {
+		if err := l.recount([]datapath.ID{id}); err != nil { // Run tries again
+			l.tell(err)
 		}
 	}
 	return nil
 }
 
-// move adds to a batch what gives a client its addresses, and takes those away that it has no longer. mu is held.
-func (l *Limiter) move(b *nftables.Batch, id datapath.ID, former *limited, addrs []netip.Prefix) {
-	for _, p := range addrs {
-		owner, owned := l.owners[p]
-		if owned && owner == id {
+// countable leaves out of a client's addresses and networks what is there twice, and networks that overlap a larger one
+// of the client or one of another client, which the kernel's maps cannot have: the other network counts for both.
+func (l *Limiter) countable(id datapath.ID, all []netip.Prefix) (kept []netip.Prefix) {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b netip.Prefix) int { return cmp.Compare(a.Bits(), b.Bits()) })
+	for _, p := range all {
+		overlaps := func(q netip.Prefix) bool { return p == q || !p.IsSingleIP() && !q.IsSingleIP() && p.Overlaps(q) }
+		if slices.ContainsFunc(kept, overlaps) {
 			continue
 		}
-		set, x := place(p, id)
-		if owned {
-			b.DeleteElements(l.table, set, nftables.Element{Key: x.Key, End: x.End})
+		if other, found := l.overlapping(id, p); found {
+			l.overlaps.Do(func() {
+				l.log.Warn("connections of a client's network are not limited apart: it overlaps another client's", "network", p,
+					"other", other)
+			})
+			continue
 		}
-		b.AddElements(l.table, set, x)
+		kept = append(kept, p)
 	}
-	if former != nil {
+	return kept
+}
+
+// overlapping returns another client's network that overlaps a network and is not the same. mu is held.
+func (l *Limiter) overlapping(id datapath.ID, p netip.Prefix) (other netip.Prefix, found bool) {
+	if p.IsSingleIP() {
+		return other, false
+	}
+	for q, owner := range l.owners {
+		if owner != id && q != p && !q.IsSingleIP() && p.Overlaps(q) {
+			return q, true
+		}
+	}
+	return other, false
+}
+
+// move adds to a batch what gives a client its addresses, and takes those away that it has no longer. mu is held.
+func (l *Limiter) move(b *nftables.Batch, id datapath.ID, former *limited, addrs []netip.Prefix) {
+	if former != nil { // first: what comes may overlap what goes
 		for _, p := range former.addrs {
-			if !slices.Contains(addrs, p) && l.owners[p] == id {
-				set, x := place(p, id)
-				b.DeleteElements(l.table, set, nftables.Element{Key: x.Key, End: x.End})
+			if !slices.Contains(addrs, p) {
+				l.take(b, p)
 			}
 		}
+	}
+	for _, p := range addrs {
+		if l.owners[p] == id {
+			continue
+		}
+		l.take(b, p)
+		set, x := place(p, id)
+		b.AddElements(l.table, set, x)
 	}
 }
 
-// note remembers what the kernel has of a client. mu is held.
+// take adds to a batch what takes an address from its owner, if it has one. mu is held.
+func (l *Limiter) take(b *nftables.Batch, p netip.Prefix) {
+	if owner, owned := l.owners[p]; owned {
+		set, x := place(p, owner)
+		b.DeleteElements(l.table, set, nftables.Element{Key: x.Key, End: x.End})
+	}
+}
+
+// note remembers what the kernel has of a client; now is nil where it has no limit. mu is held.
 func (l *Limiter) note(id datapath.ID, former, now *limited) {
 	if former != nil {
 		for _, p := range former.addrs {
-			if l.owners[p] == id {
-				delete(l.owners, p)
-			}
+			l.disown(p)
 		}
 	}
+	delete(l.clients, id)
+	if now == nil {
+		return
+	}
 	for _, p := range now.addrs {
-		if other := l.clients[l.owners[p]]; other != nil && other != former {
-			other.addrs = slices.DeleteFunc(slices.Clone(other.addrs), func(q netip.Prefix) bool { return q == p })
-		}
+		l.disown(p)
 		l.owners[p] = id
 	}
 	l.clients[id] = now
+}
+
+// disown remembers that an address is nobody's. mu is held.
+func (l *Limiter) disown(p netip.Prefix) {
+	if owner := l.clients[l.owners[p]]; owner != nil {
+		owner.addrs = slices.DeleteFunc(slices.Clone(owner.addrs), func(q netip.Prefix) bool { return q == p })
+	}
+	delete(l.owners, p)
+}
+
+// unlimit takes a client's limit away, and others the addresses that it has. mu is held.
+func (l *Limiter) unlimit(id datapath.ID, addrs []netip.Prefix) error {
+	if err := l.remove(id, addrs); err != nil {
+		return err
+	}
+	l.unlimited[id] = true
+	return nil
 }
 
 // Remove takes a client's limit away. One without a limit is no error.
 func (l *Limiter) Remove(id datapath.ID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.remove(id)
+	if err := l.remove(id, nil); err != nil {
+		return err
+	}
+	delete(l.unlimited, id)
+	return nil
 }
 
-func (l *Limiter) remove(id datapath.ID) error {
-	c := l.clients[id]
-	if c == nil {
-		return nil
+// remove takes a client's limit away, and addresses from whoever has them. mu is held.
+func (l *Limiter) remove(id datapath.ID, addrs []netip.Prefix) error {
+	c, b := l.clients[id], &nftables.Batch{}
+	taken := map[netip.Prefix]bool{}
+	for _, p := range addrs {
+		taken[p] = true
 	}
-	b := &nftables.Batch{}
-	for _, p := range c.addrs {
-		set, x := place(p, id)
-		b.DeleteElements(l.table, set, nftables.Element{Key: x.Key, End: x.End})
+	if c != nil {
+		for _, p := range c.addrs {
+			taken[p] = true
+		}
 	}
-	b.ClearChain(l.table, chainOf(id))
-	b.DeleteChain(l.table, chainOf(id))
-	if l.started {
+	for p := range taken {
+		l.take(b, p)
+	}
+	if c != nil {
+		b.ClearChain(l.table, chainOf(id))
+		b.DeleteChain(l.table, chainOf(id))
+	}
+	if l.started && !b.Empty() {
 		if err := l.conn.Commit(b); err != nil {
 			return fmt.Errorf("ending a limit of connections: %w", err)
 		}
 	}
-	for _, p := range c.addrs {
-		delete(l.owners, p)
+	l.note(id, c, nil)
+	for p := range taken {
+		l.disown(p)
 	}
-	delete(l.clients, id)
 	return nil
 }
 
@@ -329,8 +364,16 @@ func (l *Limiter) look(gone func() bool) {
 	}
 	err := l.keep()
 	if err == nil {
+		err = l.countWaiting()
+	}
+	if err == nil {
 		err = l.makeRoom()
 	}
+	l.tell(err)
+}
+
+// tell logs trouble once. mu is held.
+func (l *Limiter) tell(err error) {
 	switch reason := fmt.Sprint(err); {
 	case err == nil:
 		l.trouble = ""
@@ -340,8 +383,12 @@ func (l *Limiter) look(gone func() bool) {
 	}
 }
 
-// keep puts the table back where others removed it, as they can before Linux 6.9. mu is held.
+// keep puts the table back where others removed it, as they can before Linux 6.9, and where a part of it is missing. mu
+// is held.
 func (l *Limiter) keep() error {
+	if l.partial {
+		return l.make()
+	}
 	if l.held {
 		return nil
 	}
@@ -356,33 +403,6 @@ func (l *Limiter) keep() error {
 	l.log.Warn("the rules that limit clients' connections were removed by others, and are back",
 		"table", l.table.Name)
 	return nil
-}
-
-// makeRoom counts again for clients of whose older connections some have ended. It looks only when connections have
-// been refused: a client that has not reached its limit needs no room. mu is held.
-func (l *Limiter) makeRoom() error {
-	waits := func(id datapath.ID) bool { return len(l.clients[id].older) > 0 }
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(l.clients)), waits) {
-		return nil
-	}
-	n, err := l.conn.Counter(l.table, refused)
-	if err != nil || n.Packets == l.judged {
-		return err
-	}
-	there, err := l.connections(waits)
-	if err != nil {
-		return err
-	}
-	l.judged = n.Packets
-	var fewer []datapath.ID
-	for id, c := range l.clients {
-		ended := func(f flow) bool { return !there[id][f] }
-		if slices.ContainsFunc(slices.Collect(maps.Keys(c.older)), ended) {
-			fewer = append(fewer, id)
-		}
-	}
-	err = l.commitEach(fewer, func(b *nftables.Batch, id datapath.ID) { hold(b, l.table, id) })
-	return errors.Join(err, l.recount(fewer))
 }
 
 // Refused returns how many packets that would have begun a connection were refused, since Open.
@@ -401,13 +421,6 @@ func (l *Limiter) Restored() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.restored
-}
-
-// Trouble returns why the rules are not as they should be; "" where they are.
-func (l *Limiter) Trouble() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.trouble
 }
 
 // Close leaves the table in the kernel, where it goes on counting.

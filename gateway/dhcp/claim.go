@@ -9,8 +9,9 @@ import (
 )
 
 // Claim sets an address aside for a device that uses it without a lease, until Unclaim. Nobody else is offered it; the
-// device itself may lease it where it is in a pool. It returns false where the address is leased, offered or reserved
-// to somebody, another device's claim, or behind a relay. It may be outside the pools. Claims are not stored.
+// device itself may lease it where it is in a pool, unless it is behind a repeater. It returns false where the address
+// is leased, offered or reserved to somebody, another device's claim, or behind a relay. It may be outside the pools.
+// Claims are not stored.
 func (s *Server) Claim(mac MAC, addr netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

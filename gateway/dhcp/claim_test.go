@@ -19,6 +19,16 @@ func TestBehindRepeater(t *testing.T) {
 	if b, err := tb.confirm(reserved, "", addr("10.1.0.5"), now); err != nil || b.client.mac != repeater {
 		t.Errorf("the device behind the repeater leases %+v, %v", b, err)
 	}
+	if !tb.claim(repeater, addr("10.1.0.3"), now) {
+		t.Fatal("no device behind the repeater claims an address")
+	}
+	if b, err := tb.offer(behindRepeater(repeater, macOf(30)), "", addr("10.1.0.3"), now); err != nil ||
+		b.addr == addr("10.1.0.3") {
+		t.Errorf("another device behind the repeater is offered what one has claimed: %+v, %v", b, err)
+	} else {
+		tb.free(b, now)
+	}
+	tb.free(tb.byAddr[addr("10.1.0.3")], now)
 	seen := map[netip.Addr]bool{}
 	for i := range 6 {
 		b, err := tb.offer(behindRepeater(repeater, macOf(20+i)), "", netip.Addr{}, now)

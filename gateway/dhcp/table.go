@@ -377,8 +377,8 @@ func (t *table) may(c client, addr netip.Addr) bool {
 	switch {
 	case !t.dynamic(addr):
 		return false
-	case b != nil && b.state == claimed:
-		return b.client.mac == c.mac
+	case b != nil && b.state == claimed: // of what is behind a repeater nobody knows which device has claimed it
+		return b.client.mac == c.mac && !t.cfg.Repeaters[c.mac]
 	case b == nil:
 		return true
 	case b.client == c:

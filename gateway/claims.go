@@ -71,6 +71,14 @@ func (o *ownAddresses) begin(addr netip.Addr, now time.Time) bool {
 	return true
 }
 
+// asks reports whether an address is asked about, or is being given to the device that claims it.
+func (o *ownAddresses) asks(addr netip.Addr) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	until, found := o.asked[addr]
+	return found && until.IsZero()
+}
+
 // end notes what became of a question.
 func (o *ownAddresses) end(addr netip.Addr, refused bool) {
 	o.mu.Lock()
@@ -186,8 +194,10 @@ func (g *gateway) keepClaims(ctx context.Context) error {
 		var asking sync.WaitGroup
 		for _, c := range g.dhcp.Claims() {
 			key := session.Key{MAC: datapath.MAC(c.MAC), Addr: c.Addr}
+			begins := g.own.asks(key.Addr) // before the look at the table, which a claim is entered in meanwhile
 			s, known := g.table.Get(key.Addr)
 			switch {
+			case begins:
 			case !known || s.MAC != key.MAC:
 				g.dhcp.Unclaim(dhcp.MAC(key.MAC), key.Addr)
 			case time.Until(s.LeaseEnd) < 3*every: // it is asked twice at least

@@ -43,6 +43,23 @@ func (d daemon) dhcpCount(t *testing.T, event string) uint64 {
 	return status.DHCP[event]
 }
 
+// TestClaimBegins: an address is asked about until its claim was decided, and after a refusal not for a while.
+func TestClaimBegins(t *testing.T) {
+	var o ownAddresses
+	addr, now := netip.MustParseAddr("10.1.0.20"), time.Now()
+	if o.asks(addr) || !o.begin(addr, now) || !o.asks(addr) || o.begin(addr, now) {
+		t.Errorf("a claim that begins: %v", o.asked)
+	}
+	o.end(addr, true)
+	if o.asks(addr) || o.begin(addr, now) || !o.begin(addr, now.Add(time.Hour)) || !o.asks(addr) {
+		t.Errorf("a claim that was refused: %v", o.asked)
+	}
+	o.end(addr, false)
+	if o.asks(addr) {
+		t.Errorf("a claim that was decided: %v", o.asked)
+	}
+}
+
 // TestOwnAddresses: beside gatewayd's DHCP server a device has an address of its own. It logs in at the portal, passes,
 // and still does after a restart. It gets no address that another device has, whether that is a client or only answers
 // ARP, none that may not be claimed, and not the gateway's; DHCP leases nobody what it has. With each data path.

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
 // MaxAgentID is the longest circuit or remote ID that is kept, bytes: what a vendor's attribute of RADIUS has room for.
@@ -56,6 +58,17 @@ func agentIDs(information []byte) (circuit, remote string, err error) {
 		}
 	}
 	return circuit, remote, nil
+}
+
+// agentIDs returns the circuit and remote ID that a message has where relays and switches add them: in the options
+// field, once. What a client has put into file or sname passes some of them, and beside an option of theirs it is not
+// known who said what, which is errAgent too.
+func (m received) agentIDs() (circuit, remote string, err error) {
+	added := slices.Collect(received{m.bytes, m.areas[:1]}.optionsOf(dhcpv4.OptionRelayAgentInformation))
+	if len(added) > 1 {
+		return "", "", errAgent
+	}
+	return agentIDs(slices.Concat(added...))
 }
 
 // segment is a link with clients: the LAN, or one behind a router that relays.
@@ -195,7 +208,7 @@ func (s *Server) lan() *segment { return s.segments[0] }
 // by their sender, and a client that could use any hardware address would count as many clients. Errors wrap errRelayed
 // or errSpoofed. s.mu is held.
 func (s *Server) locate(rq *request) error {
-	mac, informed := MAC(rq.hardware.addr[:]), false
+	mac := MAC(rq.hardware.addr[:])
 	rq.client = client{mac: mac, id: rq.id}
 	switch {
 	case mac == (MAC{}) || mac[0]&1 != 0:
@@ -204,15 +217,17 @@ func (s *Server) locate(rq *request) error {
 		if rq.segment = s.relays[rq.relay]; rq.segment == nil {
 			return fmt.Errorf("%w at %s: dhcp.relays does not have it", errRelayed, rq.relay)
 		}
-		if mac == rq.sender || s.lan().table.serves(rq.sender) { // a client of the LAN claims to be a relay
+		if mac == rq.sender || s.isClient(rq.sender) { // which claims to be a relay
 			return fmt.Errorf("%w: %s", errSpoofed, net.HardwareAddr(mac[:]))
 		}
-		informed = true
+		if rq.informed = true; s.cfg.Repeaters[mac] { // no identifier makes it one of those behind
+			rq.client = behindRepeater(mac, mac)
+		}
 	case s.cfg.Repeaters[rq.sender]:
 		rq.client, rq.behind = behindRepeater(rq.sender, mac), true
-		rq.segment, informed = s.lan(), s.cfg.Information
+		rq.segment, rq.informed = s.lan(), s.cfg.Information
 	case mac == rq.sender:
-		rq.segment, informed = s.lan(), s.cfg.Information
+		rq.segment, rq.informed = s.lan(), s.cfg.Information
 	default:
 		if rq.segment = s.behindRouter(mac, rq.ciaddr, rq.sender); rq.segment == nil || rq.source.Addr() != rq.ciaddr {
 			return fmt.Errorf("%w: %s", errSpoofed, net.HardwareAddr(mac[:]))
@@ -222,11 +237,11 @@ func (s *Server) locate(rq *request) error {
 	if rq.segment.routed {
 		rq.at.Via = rq.sender
 	}
-	if informed {
-		var err error
-		if rq.at.Circuit, rq.at.Remote, err = agentIDs(rq.agent); err != nil {
+	if rq.informed {
+		rq.at.Circuit, rq.at.Remote = rq.said.Circuit, rq.said.Remote
+		if rq.unread != nil {
 			s.stats.badAgent.Add(1)
-			s.logRefusal(rq.sender, err)
+			s.logRefusal(rq.sender, rq.unread)
 		}
 	}
 	return nil
@@ -248,12 +263,19 @@ func (t *table) serves(mac MAC) bool {
 	return slices.ContainsFunc(t.held[mac], func(b *binding) bool { return !t.static(b) })
 }
 
+// isClient reports whether a device on the LAN is no relay, but has an address of a pool, or is a repeater. s.mu is
+// held.
+func (s *Server) isClient(mac MAC) bool { return s.cfg.Repeaters[mac] || s.lan().table.serves(mac) }
+
 // payer is the device whose budget a frame uses up: its sender, or the client of a message that a relay has sent on, or
-// that comes by a router. s.mu is held.
+// that comes by a router. A client that claims to be a relay uses up its own. s.mu is held.
 func (s *Server) payer(frame []byte) MAC {
 	sender := MAC(frame[6:12])
+	if len(s.relays) == 0 || s.isClient(sender) {
+		return sender
+	}
 	d, err := parseFrame(frame)
-	if len(s.relays) == 0 || err != nil || len(d.payload) < atOptions {
+	if err != nil || len(d.payload) < atOptions {
 		return sender
 	}
 	m := received{bytes: d.payload}
@@ -265,9 +287,9 @@ func (s *Server) payer(frame []byte) MAC {
 }
 
 // attachment is where the client of a request is attached, given where it was. A client that renews without its relay
-// has not moved.
+// has not moved, unless switches say where clients are that have none.
 func (rq *request) attachment(before Attachment) Attachment {
-	if rq.segment.routed && !rq.relay.IsValid() {
+	if !rq.relay.IsValid() && (rq.segment.routed || !rq.informed && !rq.ciaddr.IsUnspecified()) {
 		return before
 	}
 	return rq.at

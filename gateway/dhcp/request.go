@@ -39,10 +39,13 @@ type request struct {
 	hardware hardware
 	hostname string // sanitised
 
-	sender  MAC        // of the frame
-	relay   netip.Addr // giaddr; the zero Addr: none
-	segment *segment   // the client's link; this and the next are found by locate
-	at      Attachment
+	sender   MAC        // of the frame
+	relay    netip.Addr // giaddr; the zero Addr: none
+	segment  *segment   // the client's link; this and the next are found by locate
+	at       Attachment
+	said     Attachment // its circuit and remote ID, whether they are believed or not
+	unread   error      // why they could not be read
+	informed bool       // they are believed
 
 	xid         dhcpv4.TransactionID
 	flags       uint16 // the top bit asks for broadcast replies
@@ -89,6 +92,7 @@ func parseRequest(d datagram) (*request, error) {
 	if relay := m.field(atGiaddr); !relay.IsUnspecified() {
 		rq.relay = relay
 	}
+	rq.said.Circuit, rq.said.Remote, rq.unread = m.agentIDs()
 	rq.id = string(m.joinedOption(dhcpv4.OptionClientIdentifier))
 	rq.dropContradictions()
 	return rq, nil

@@ -245,11 +245,15 @@ func (s *Server) read(frame []byte) (*request, error) {
 	return rq, s.locate(rq)
 }
 
-// logRefusal writes to the log why a device gets no answer: once a minute of each device and reason.
+// logRefusal writes to the log why a device gets no answer, or a lesser one: once a minute of each device and reason.
 func (s *Server) logRefusal(mac MAC, err error) {
 	for _, kind := range []error{errMalformed, errRelayed, errSpoofed, errTooMany, errFlood, errAgent} {
 		if errors.Is(err, kind) && s.logBudgets.Spend(refusal{mac, kind}, false, budget.Now()) {
-			s.log.Warn("a DHCP message gets no answer", "mac", net.HardwareAddr(mac[:]).String(), "reason", err)
+			effect := "gets no answer"
+			if kind == errAgent {
+				effect = "is answered as if it said nothing of its client's port"
+			}
+			s.log.Warn("a DHCP message "+effect, "mac", net.HardwareAddr(mac[:]).String(), "reason", err)
 		}
 	}
 }

@@ -197,9 +197,6 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if d.flowsAtOnce() {
 		d.openFlows()
 	}
-	if err := d.forgetMoved(); err != nil {
-		return nil, err
-	}
 	if err := d.openNeighbours(); err != nil {
 		return nil, err
 	}

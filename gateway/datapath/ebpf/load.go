@@ -85,7 +85,7 @@ func onBPFFS(dir string) error {
 }
 
 // sessions are the maps without which admitted clients are cut off or their counts are lost.
-var sessions = []string{"clients", "clients6", "client_counters", "client_limits", "gateway_settings"}
+var sessions = []string{"clients", "clients6", "client_counters", "client_limits", "gateway_settings", "networks"}
 
 // outgrow removes the pins of maps that do not fit this version or this LAN, so that new ones are created: of sessions
 // all, because they belong together; of the others, which are caches, each separately. The former daemon's programs use
@@ -104,10 +104,14 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 		if err != nil {
 			return fmt.Errorf("reading the pin of %s: %w", name, err)
 		}
-		if m.Compatible(pinned) != nil || frozen(pinned) {
+		fits, err := d.fits(name, m, pinned)
+		pinned.Close()
+		if err != nil {
+			return err
+		}
+		if !fits {
 			old = append(old, name)
 		}
-		pinned.Close()
 	}
 	if slices.ContainsFunc(old, func(name string) bool { return slices.Contains(sessions, name) }) {
 		d.cfg.Log.Warn("the data path's tables were made for another LAN or version, or detached halfway; making new ones",
@@ -120,6 +124,19 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 		}
 	}
 	return nil
+}
+
+// fits reports whether a pinned map is of this version and this LAN, and has no client at a place that is another's
+// now: that one would be counted and limited as the former, by its IPv6 addresses too.
+func (d *Datapath) fits(name string, m *ebpf.MapSpec, pinned *ebpf.Map) (bool, error) {
+	if m.Compatible(pinned) != nil || frozen(pinned) {
+		return false, nil
+	}
+	if name != "networks" {
+		return true, nil
+	}
+	moved, err := d.haveMoved(pinned)
+	return !moved, err
 }
 
 // sizeMap fills in the size of a map, and reports whether it is pinned. Maps that are not pinned are constant within

@@ -36,46 +36,22 @@ func (d *Datapath) openNetworks() error {
 	return d.setRouted()
 }
 
-// forgetMoved blocks the clients of a former daemon with addresses outside the LAN, if these had other places with its
-// configuration. Those that still have their addresses are set anew.
-func (d *Datapath) forgetMoved() error {
+// haveMoved reports whether clients of a former daemon with addresses outside the LAN have other places now. behind is
+// that daemon's map of the networks behind clients.
+func (d *Datapath) haveMoved(behind *ebpf.Map) (bool, error) {
 	var key gatewayPrefix
 	var place uint32
-	var outside []gatewayPrefix
-	same := map[uint32]bool{} // places, and whether their address is behind itself
-	all := d.objs.Networks.Iterate()
+	same := map[uint32]bool{} // places outside, and whether their address is behind itself
+	all := behind.Iterate()
 	for all.Next(&key, &place) {
-		if place < d.outside() {
-			continue
+		if place >= d.outside() {
+			same[place] = same[place] || place < d.slots() && prefixOf(key) == netip.PrefixFrom(d.addr(place), 32)
 		}
-		outside = append(outside, key)
-		same[place] = same[place] || place < d.slots() && prefixOf(key) == netip.PrefixFrom(d.addr(place), 32)
 	}
 	if err := all.Err(); err != nil {
-		return fmt.Errorf("listing the networks behind clients: %w", err)
+		return false, fmt.Errorf("listing the networks behind clients: %w", err)
 	}
-	if !slices.Contains(slices.Collect(maps.Values(same)), false) {
-		return nil
-	}
-	var places []uint32
-	if err := d.eachClientAt(func(place uint32, _ gatewayClient) {
-		if place >= d.outside() {
-			places = append(places, place)
-		}
-	}); err != nil {
-		return err
-	}
-	for _, place := range places {
-		if err := d.objs.Clients.Put(place, gatewayClient{}); err != nil {
-			return fmt.Errorf("blocking a client outside the LAN: %w", err)
-		}
-	}
-	for _, key := range outside {
-		if err := d.objs.Networks.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("removing the network %s: %w", prefixOf(key), err)
-		}
-	}
-	return nil
+	return slices.Contains(slices.Collect(maps.Values(same)), false), nil
 }
 
 // setRouted has the programs look up networks behind clients if there are any.

@@ -45,8 +45,8 @@ func TestPlacesOutside(t *testing.T) {
 	}
 }
 
-// TestOutsideMoved: where the networks outside the LAN are others, of the same size, a former daemon's clients there
-// are nobody's until they are set again, each at its own place.
+// TestOutsideMoved: where the networks outside the LAN are others, of the same size, a former daemon's clients are
+// nobody's until they are set again, each at its own place, and counted from nothing. Long: the steps of one run.
 func TestOutsideMoved(t *testing.T) {
 	n := newNetwork(t)
 	with := func(networks ...string) *Datapath {
@@ -62,14 +62,26 @@ func TestOutsideMoved(t *testing.T) {
 		Admitted: true, Routes: []netip.Prefix{netip.MustParsePrefix("198.18.5.0/24")}}
 	goes := datapath.Client{Addrs: []netip.Addr{netip.MustParseAddr("100.64.9.3")}, MAC: bobMAC, Session: session + 1,
 		Admitted: true}
+	counts := func(d *Datapath) datapath.Counters {
+		c, err := d.Counters(datapath.IDOf(stays.Addrs[0]))
+		must(t, err)
+		return c
+	}
 	d := with("203.0.113.64/26", "100.64.9.0/26")
 	must(t, d.Set(stays))
 	must(t, d.Set(goes))
+	before := counts(d)
+	place, err := d.placeOf(netip.MustParseAddr("100.64.9.13")) // where stays will be
+	must(t, err)
+	must(t, d.objs.ClientCounters.Put(place, gatewayCounters{UpBytes: 1000}))
 	must(t, d.Close())
 
 	d = with("203.0.113.64/26", "100.64.9.0/26") // the same ones
 	if all, err := d.Clients(); err != nil || len(all) != 2 {
 		t.Errorf("a restart leaves %v, %v", all, err)
+	}
+	if now := counts(d); now.Epoch != before.Epoch {
+		t.Error("a restart begins to count anew")
 	}
 	must(t, d.Close())
 	d = with("198.51.100.64/26", "203.0.113.64/26")
@@ -82,5 +94,8 @@ func TestOutsideMoved(t *testing.T) {
 	must(t, d.Set(stays))
 	if all, err := d.Clients(); err != nil || len(all) != 1 || all[0] != datapath.IDOf(stays.Addrs[0]) {
 		t.Errorf("there are %v, %v", all, err)
+	}
+	if now := counts(d); now.Epoch == before.Epoch || now.UpBytes != 0 {
+		t.Errorf("it is counted as %+v, after %+v", now, before)
 	}
 }

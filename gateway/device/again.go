@@ -127,5 +127,5 @@ func (d *Desk) Resume(s session.Session) {
 		a = &answer{}
 		d.answers[s.MAC] = a
 	}
-	a.verdict, a.login, a.until = yes, login, time.Now().Add(d.cfg.Keep)
+	a.verdict, a.login, a.line, a.until = yes, login, lineOf(s), time.Now().Add(d.cfg.Keep)
 }

@@ -99,6 +99,8 @@ const (
 type answer struct {
 	verdict verdict
 	login   session.Login // of yes
+	line    line          // at which the device was when sources were asked
+	moved   bool          // it has left the line of its session, and nobody could answer since
 	until   time.Time     // when it no longer holds
 	queued  bool          // it waits, or is being asked about
 	again   bool          // it was seen meanwhile
@@ -150,14 +152,20 @@ func (d *Desk) Stats() Stats {
 	return d.stats
 }
 
-// Seen tells that a device is there and has no session. Where no answer holds, it is asked about.
+// Seen tells that a device is there. It is asked about where it has no session and no answer holds, and where servers
+// let it in at another line.
 func (d *Desk) Seen(mac datapath.MAC) {
-	if outside, _ := d.clients(mac); len(outside) == 0 {
-		return
-	}
+	outside, inside := d.clients(mac)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.enqueue(mac, false)
+	all := append(outside, inside...)
+	switch a := d.answers[mac]; {
+	case a != nil && !a.held && len(all) > 0 && a.isOfAnother(all[0]):
+		d.enqueue(mac, true)
+		a.seen = len(outside) > 0
+	case len(outside) > 0:
+		d.enqueue(mac, false)
+	}
 }
 
 // enqueue has a device asked about, or let in by an answer that holds. With anew no answer holds. d.mu is held.
@@ -254,7 +262,8 @@ func (d *Desk) note(mac datapath.MAC, found *answer) {
 	case found == nil:
 		delete(d.answers, mac)
 	default:
-		a.verdict, a.login, a.until, a.tries = found.verdict, found.login, found.until, found.tries
+		a.verdict, a.login, a.line, a.moved = found.verdict, found.login, found.line, found.moved
+		a.until, a.tries = found.until, found.tries
 	}
 	switch {
 	case changed && !a.held:
@@ -275,17 +284,21 @@ func (d *Desk) decide(l *lane, mac datapath.MAC, before answer) (found *answer, 
 	if len(inside) > 0 && !before.seen { // an address of before must not take the session back
 		outside = nil
 	}
-	id := ""
-	if found = &before; !before.admits(len(outside)) {
-		client := append(outside, inside...)[0]
+	id, client := "", append(outside, inside...)[0]
+	moved := before.moved || before.isOfAnother(client)
+	if found = &before; moved || !before.admits(len(outside)) {
 		found, id = d.ask(l, client, before)
 		if found.verdict != yes && l == &d.here && d.cfg.Servers != nil {
 			return found, false
 		}
 		d.judge(found, before, client)
+		found.moved = moved && found.verdict == unknown
 	}
 	switch found.verdict {
 	case yes:
+		if moved && found.login.Way == session.ByMAC {
+			d.expelOthers(mac, inside, found.login.User)
+		}
 		for _, s := range outside {
 			if v, until := d.admit(s, found.login, id); v != yes {
 				found.verdict, found.until = v, until
@@ -352,7 +365,7 @@ func (d *Desk) ask(l *lane, s session.Session, before answer) (found *answer, id
 	if l == &d.here {
 		d.count(&d.stats.Asked)
 	}
-	found = &answer{verdict: no}
+	found = &answer{verdict: no, line: lineOf(s)}
 	if before.unsure {
 		found.verdict = unknown
 	}
@@ -360,7 +373,7 @@ func (d *Desk) ask(l *lane, s session.Session, before answer) (found *answer, id
 		login, err := source.Ask(d.ctx, c)
 		switch {
 		case err == nil:
-			return &answer{verdict: yes, login: login}, id
+			return &answer{verdict: yes, login: login, line: lineOf(s)}, id
 		case errors.Is(err, session.ErrRejected):
 		case errors.Is(err, session.ErrUnfit), errors.Is(err, session.ErrMoreAsked):
 			d.failed.Do(func() {

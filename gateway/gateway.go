@@ -366,7 +366,7 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 	o = opened{run: g.table.Run, close: g.table.Close}
 	if copies != nil {
 		copies.Read(recordsOf(g.table))
-		o.close = func() error { err := g.table.Close(); copies.Read(nil); return err }
+		o.close = func() error { copies.Read(nil); return g.table.Close() } // its last records are told as changes
 	}
 	g.table.CountedSince(g.dp.Moved)
 	g.table.Cut(g.connections)

@@ -116,11 +116,13 @@ func (m *Mirror) signal() {
 }
 
 // waiting returns how many changes are not in the store, at least, since when, and how many records another gateway
-// has.
+// has. What cannot be read is not waited for.
 func (m *Mirror) waiting() (n int, since time.Time, foreign int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	since = m.uncertain
+	if m.source != nil {
+		since = m.uncertain
+	}
 	if len(m.order) > 0 && (since.IsZero() || m.order[0].since.Before(since)) {
 		since = m.order[0].since
 	}

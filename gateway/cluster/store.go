@@ -264,7 +264,7 @@ func plain(err error) string {
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("no answer within %s", patience)
+		return "no answer in time"
 	}
 	return text
 }

@@ -390,3 +390,20 @@ func TestNobodyWaits(t *testing.T) {
 	}
 	server.Continue()
 }
+
+// TestRecordsThatAreNoMore: a store is not behind with records that nobody can read any more, as of a network that was
+// taken out of the configuration.
+func TestRecordsThatAreNoMore(t *testing.T) {
+	s := Open(options(&redistest.Server{Addr: "127.0.0.1:1"}, "gw1"))
+	defer s.Close()
+	m := s.Mirror("sessions.former")
+	m.Read(func(func(string, []byte) error) error { return nil })
+	if _, since, _ := m.waiting(); since.IsZero() {
+		t.Error("they need not be compared")
+	}
+	m.Read(nil)
+	s.compareAll() // as with a new connection
+	if st := s.State(); st.Behind != 0 || st.Waiting != 0 {
+		t.Errorf("afterwards: %+v", st)
+	}
+}

@@ -256,8 +256,8 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, o Options) (en
 	e.change(func(r *extraFields) {
 		r.furtherAddrs, r.delegated, r.pppoe, r.ipv6 = s.FurtherAddrs, s.Delegated, s.PPPoE, s.IPv6
 		r.way, r.guest = s.Way, s.Guest
-		if s.Attachment != (Attachment{}) {
-			r.attachment = &s.Attachment
+		if at := s.Attachment; at != (Attachment{}) {
+			r.attachment = &at // not a part of s, which would stay in memory with it
 		}
 	})
 	if s.State == Authenticated {

@@ -98,7 +98,8 @@ func profileFails(t *testing.T, dir string, before []byte) {
 	e := finish(t, command(t, dir, "run", "--resume", "r", "--profile"))
 	run, err := measure.ReadRun(filepath.Join(dir, "r"))
 	notes := strings.Join(run.Environment.Notes, "\n")
-	if err != nil || e.code != 0 || string(trials(t, filepath.Join(dir, "r"))) != string(before) ||
+	measured(t, e)
+	if err != nil || string(trials(t, filepath.Join(dir, "r"))) != string(before) ||
 		!strings.Contains(notes, "No profile of allowlist at 100 Mbit/s up with 3 clients") ||
 		!strings.Contains(notes, "broken by now") {
 		t.Errorf("exit %d, %v: notes %q, %d blocks\n%s", e.code, err, notes, len(run.Blocks), e.stderr)

@@ -133,23 +133,29 @@ func (c *Client) Sessions(ctx context.Context, f Filter, yield func(Session) err
 			query.Set(key, value)
 		}
 	}
+	return listed(ctx, c, "/v1/sessions?"+query.Encode(), yield)
+}
+
+// listed calls yield with each value of a list at path as it arrives. It returns an error if the list is incomplete, or
+// yield's first error.
+func listed[T any](ctx context.Context, c *Client, path string, yield func(T) error) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout+answerTimeout)
 	defer cancel()
-	body, err := c.open(ctx, http.MethodGet, "/v1/sessions?"+query.Encode(), nil)
+	body, err := c.open(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
 	decoder := json.NewDecoder(body)
 	for {
-		var client Session
-		switch err := decoder.Decode(&client); {
+		var one T
+		switch err := decoder.Decode(&one); {
 		case err == io.EOF:
 			return nil
 		case err != nil:
 			return errBroken(err)
 		}
-		if err := yield(client); err != nil {
+		if err := yield(one); err != nil {
 			return err
 		}
 	}

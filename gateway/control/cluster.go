@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -89,24 +88,5 @@ func (c *Client) Members(ctx context.Context) (all []Member, err error) {
 // ClusterSessions calls yield with the clients of all gateways, or a user's, in no order. It returns an error if the
 // list is incomplete, or yield's first error.
 func (c *Client) ClusterSessions(ctx context.Context, user string, yield func(ClusterSession) error) error {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout+answerTimeout)
-	defer cancel()
-	body, err := c.open(ctx, http.MethodGet, "/v1/cluster/sessions?"+url.Values{"user": {user}}.Encode(), nil)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	decoder := json.NewDecoder(body)
-	for {
-		var client ClusterSession
-		switch err := decoder.Decode(&client); {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return errBroken(err)
-		}
-		if err := yield(client); err != nil {
-			return err
-		}
-	}
+	return listed(ctx, c, "/v1/cluster/sessions?"+url.Values{"user": {user}}.Encode(), yield)
 }

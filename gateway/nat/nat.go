@@ -209,7 +209,7 @@ func (n *NAT) keepTable(gone func() bool) {
 		return
 	}
 	if gone() {
-		if err := remove(n.conn, n.cfg.Name); err != nil {
+		if err := n.conn.Remove(tableOf(n.cfg.Name)); err != nil {
 			n.cfg.Log.Error("removing address translation", "err", err)
 			return
 		}
@@ -270,39 +270,7 @@ func LeftInKernel(name string) bool {
 	return err == nil && found
 }
 
-// releaseTimeout is how long Remove waits for a daemon that holds the table to let go of it.
-const releaseTimeout = 5 * time.Second
-
-// Remove removes a table, if it exists. Where a running daemon holds the table, Remove waits until that daemon has
-// ended or has noticed that its data path was detached.
+// Remove removes a table, as nftables.RemoveTable does.
 func Remove(name string) error {
-	if !LeftInKernel(name) {
-		return nil
-	}
-	conn, err := nftables.Dial()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	for deadline := time.Now().Add(releaseTimeout); ; time.Sleep(10 * time.Millisecond) {
-		if err = remove(conn, name); err == nil || !LeftInKernel(name) {
-			return nil
-		}
-		if !errors.Is(err, unix.EPERM) || time.Now().After(deadline) {
-			return fmt.Errorf("removing address translation (table ip %s), which a running daemon may hold: %w", name, err)
-		}
-	}
-}
-
-// remove deletes a table, if it exists. It tries both forms of the request, for a held table and for one that is not
-// held, because old kernels do not know the first.
-func remove(conn *nftables.Conn, name string) (err error) {
-	for _, held := range []bool{true, false} {
-		b := &nftables.Batch{Held: held}
-		b.DeleteTable(tableOf(name))
-		if err = conn.Commit(b); err == nil || errors.Is(err, unix.EPERM) {
-			return err
-		}
-	}
-	return err
+	return nftables.RemoveTable(tableOf(name), "address translation (table ip "+name+")")
 }

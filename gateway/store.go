@@ -31,7 +31,8 @@ func (s *sharedStore) part(cfg *config.Config, d Daemon, sessions func() int) pa
 			return o, nil
 		}
 		to := cluster.Options{Addresses: c.Addresses, Master: c.SentinelMaster, User: c.User, Password: c.Password,
-			Prefix: c.Prefix, Gateway: c.Name, Version: d.Version, Log: d.Log, Sessions: sessions}
+			Sentinels: cluster.Login{User: c.Sentinels.User, Password: c.Sentinels.Password},
+			Prefix:    c.Prefix, Gateway: c.Name, Version: d.Version, Log: d.Log, Sessions: sessions}
 		if to.TLS, err = storeTLS(c.CAFile); err != nil {
 			return o, err
 		}

@@ -52,6 +52,39 @@ func TestFailover(t *testing.T) {
 	}
 }
 
+// TestSentinelLogin: Sentinels that ask for a user and a password, which are not the server's; and why the store is away
+// where they do not let the gateway in, or do not know the server.
+func TestSentinelLogin(t *testing.T) {
+	master := redistest.Start(t, redistest.Place{}, "user default on nopass ~* +@all", "user gw on >right ~test:* +@all")
+	o := options(master, "gw1")
+	o.Addresses, o.Master = []string{redistest.Sentinel(t, "gateways", master, 0, "watch", "other")}, "gateways"
+	o.User, o.Password, o.Sentinels = "gw", "right", Login{"watch", "other"}
+	s, f, leave := join(t, o)
+	f.put("a", "by Sentinels")
+	inStore(t, s, f)
+	leave()
+	for _, c := range []struct {
+		change func(*Options)
+		why    string
+	}{
+		{func(o *Options) { o.Sentinels = Login{} }, "store.sentinel_password_file"},
+		{func(o *Options) { o.Sentinels.Password = "right" }, "store.sentinel_user"},
+		{func(o *Options) { o.Master = "unknown" }, "store.sentinel_master"},
+		{func(o *Options) { o.Addresses = []string{"127.0.0.1:1"} }, "no Sentinel answers"},
+	} {
+		bad := o
+		c.change(&bad)
+		s, _, leave := join(t, bad)
+		netnstest.Await(t, "it is said why: "+c.why, func() error {
+			if why := s.State().Why; !strings.Contains(why, c.why) {
+				return errors.New(why)
+			}
+			return nil
+		})
+		leave()
+	}
+}
+
 // TestSlow: a server that takes two seconds for each answer is up, and has all in the end.
 func TestSlow(t *testing.T) {
 	server := redistest.Start(t, redistest.Place{})

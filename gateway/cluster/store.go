@@ -37,6 +37,7 @@ type Options struct {
 	Master    string      // the name by which Sentinels know the server
 	User      string      // "": the server's default one
 	Password  string      // of the user; "": none
+	Sentinels Login       // at Sentinels, which have users of their own
 	TLS       *tls.Config // nil: connections are not encrypted
 	Prefix    string      // of all keys
 	Gateway   string      // this gateway's name; see Name
@@ -45,6 +46,9 @@ type Options struct {
 	Log       *slog.Logger
 	Sessions  func() int // how many clients are logged in
 }
+
+// Login is a user's name and password; "": the default user, and no password.
+type Login struct{ User, Password string }
 
 // Name is what a gateway may be called in the store.
 var Name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -116,6 +120,7 @@ func (s *Store) connect(most int, limit time.Duration, made func(context.Context
 	if s.Master != "" {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: s.Master, SentinelAddrs: s.Addresses, Username: s.User, Password: s.Password, TLSConfig: s.TLS,
+			SentinelUsername: s.Sentinels.User, SentinelPassword: s.Sentinels.Password,
 			DialTimeout: limit, ReadTimeout: limit, WriteTimeout: limit, PoolTimeout: limit, PoolSize: most, MaxRetries: -1,
 			DialerRetries: 1, ConnMaxIdleTime: -1, ContextTimeoutEnabled: true, DisableIdentity: true, OnConnect: made,
 		})
@@ -250,6 +255,9 @@ func (s *Store) note(err error) {
 // plain says an error of the client in a few words, with what to do where that is known.
 func plain(err error) string {
 	text := err.Error()
+	if _, ofSentinels, is := strings.Cut(text, "all sentinels specified in configuration are unreachable: "); is {
+		return plainOfSentinels(ofSentinels)
+	}
 	for begin, remedy := range map[string]string{
 		"OOM":       "the server's memory is full: give it more (maxmemory), or delete what others keep there",
 		"NOAUTH":    "the server asks for a password: set store.password_file",
@@ -267,6 +275,23 @@ func plain(err error) string {
 		return "no answer in time"
 	}
 	return text
+}
+
+// plainOfSentinels is plain for why no Sentinel says where the server is: an error of each, one a line.
+func plainOfSentinels(errs string) string {
+	first, _, _ := strings.Cut(errs, "\n")
+	for begin, remedy := range map[string]string{
+		"NOAUTH":    "the Sentinels ask for a password: set store.sentinel_password_file",
+		"WRONGPASS": "the Sentinels refuse store.sentinel_user and its password",
+		"NOPERM":    "store.sentinel_user may not ask the Sentinels",
+		"redis: nil": "the Sentinels know no server of this name: set store.sentinel_master to what \"sentinel monitor\" " +
+			"calls it",
+	} {
+		if strings.HasPrefix(first, begin) {
+			return fmt.Sprintf("%s (%s)", remedy, first)
+		}
+	}
+	return "no Sentinel answers: " + first
 }
 
 // random returns a text that nobody else has.

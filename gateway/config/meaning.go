@@ -388,10 +388,13 @@ var meanings = map[string]meaning{
 		"[a store that several gateways share](../cluster.md)"},
 	"store.addresses": {unset: required + " with `\"redis\"`", text: "the server, address or name and port; with " +
 		"`store.sentinel_master` the Sentinels"},
-	"store.sentinel_master": {unset: "no Sentinels", text: "what Sentinels call the server. They must let gatewayd in " +
-		"without a password"},
-	"store.user":          {unset: "the server's default one", text: "user of the server's ACL"},
-	"store.password_file": {unset: "none", text: "file with the password; not readable by everyone"},
+	"store.sentinel_master": {unset: "no Sentinels", text: "what Sentinels call the server"},
+	"store.user":            {unset: "the server's default one", text: "user of the server's ACL"},
+	"store.password_file":   {unset: "none", text: "file with the password; not readable by everyone"},
+	"store.sentinel_user": {unset: "the Sentinels' default one", text: "user of the Sentinels' ACL, which is not the " +
+		"server's"},
+	"store.sentinel_password_file": {unset: "none: they ask for no password", text: "file with the Sentinels' password; " +
+		"not readable by everyone"},
 	"store.ca_file": {unset: "no TLS", text: "authorities of the certificates of servers and Sentinels, PEM; with it " +
 		"connections are encrypted"},
 	"store.name": {unset: required + " with `\"redis\"`", text: "what this gateway is called in the store; each has " +

@@ -28,9 +28,17 @@ type Store struct {
 	User           string   // empty: the server's default one
 	Password       string
 	PasswordFile   string // the file Password was read from; empty: none
+	Sentinels      StoreSentinels
 	CAFile         string // PEM, of the servers' certificates; empty: no TLS
 	Name           string // this gateway's
 	Prefix         string // of all keys
+}
+
+// StoreSentinels is how gatewayd logs in at Sentinels.
+type StoreSentinels struct {
+	User         string // empty: their default one
+	Password     string // empty: they ask for none
+	PasswordFile string // the file Password was read from; empty: none
 }
 
 // Ports of Redis and of Sentinels.
@@ -74,6 +82,8 @@ func (c *Config) storeSettings() []setting {
 		keyAt("store.sentinel_master", &s.SentinelMaster, line(100)),
 		keyAt("store.user", &s.User, line(100)),
 		keyAt("store.password_file", &s.PasswordFile, file),
+		keyAt("store.sentinel_user", &s.Sentinels.User, line(100)),
+		keyAt("store.sentinel_password_file", &s.Sentinels.PasswordFile, file),
 		keyAt("store.ca_file", &s.CAFile, file),
 		keyAt("store.name", &s.Name, readGatewayName),
 		keyAt("store.prefix", &s.Prefix, readKeyPrefix),
@@ -85,8 +95,15 @@ func (k *checker) checkStore() {
 	s := k.Store
 	if s.Kind == StoreFile {
 		k.refuseUnused(`store.kind is not "redis"`, "store.addresses", "store.sentinel_master", "store.user",
-			"store.password_file", "store.ca_file", "store.name", "store.prefix")
+			"store.password_file", "store.sentinel_user", "store.sentinel_password_file", "store.ca_file", "store.name",
+			"store.prefix")
 		return
+	}
+	if s.SentinelMaster == "" {
+		k.refuseUnused("store.sentinel_master is not set, so there are no Sentinels", "store.sentinel_user",
+			"store.sentinel_password_file")
+	} else if s.Sentinels.User != "" && s.Sentinels.PasswordFile == "" {
+		k.report("store.sentinel_password_file", "missing: store.sentinel_user logs in by it")
 	}
 	if !k.IsSet("store.addresses") {
 		k.report("store.addresses", `missing: where the server is, such as ["192.0.2.20:6379"]`)
@@ -107,6 +124,9 @@ func (k *checker) checkStore() {
 func (k *checker) openStore() {
 	if f := k.Store.PasswordFile; f != "" {
 		k.Store.Password = k.secretIn("store.password_file", f)
+	}
+	if f := k.Store.Sentinels.PasswordFile; f != "" {
+		k.Store.Sentinels.Password = k.secretIn("store.sentinel_password_file", f)
 	}
 	f := k.Store.CAFile
 	if f == "" {

@@ -24,9 +24,11 @@ func TestStoreMistakes(t *testing.T) {
 		redis + at + "name = \"a b\"":          "store.name: must be a name of letters",
 		redis + at + name + "user = \"gw\"":    "store.password_file: missing",
 		redis + at + name + "prefix = \"a b\"": "store.prefix: must be letters",
-		redis + name + "addresses = [\"a\", \"b\"]":         "store.addresses: must be that of one server",
-		redis + name + "addresses = [\"192.0.2.20:70000\"]": "store.addresses: each value must",
-		redis + name + "addresses = [\"a b\"]":              "store.addresses: each value must",
+		redis + at + name + "sentinel_user = \"s\"":                          "store.sentinel_user: has no effect: store.sentinel_master",
+		redis + at + name + "sentinel_master = \"m\"\nsentinel_user = \"s\"": "store.sentinel_password_file: missing",
+		redis + name + "addresses = [\"a\", \"b\"]":                          "store.addresses: must be that of one server",
+		redis + name + "addresses = [\"192.0.2.20:70000\"]":                  "store.addresses: each value must",
+		redis + name + "addresses = [\"a b\"]":                               "store.addresses: each value must",
 	} {
 		_, err := Parse("f", []byte(inStore(text)))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -63,10 +65,11 @@ func TestStoreFiles(t *testing.T) {
 	write("private", "secret\n", 0o600)
 	write("no.pem", "nothing", 0o644)
 	for key, want := range map[string]string{
-		"password_file = \"public\"":                      "store.password_file: everyone can read",
-		"password_file = \"none\"":                        "store.password_file: ",
-		"password_file = \"private\"\nca_file = \"none\"": "store.ca_file: ",
-		"ca_file = \"no.pem\"":                            "has no certificate in PEM",
+		"password_file = \"public\"":                                   "store.password_file: everyone can read",
+		"password_file = \"none\"":                                     "store.password_file: ",
+		"password_file = \"private\"\nca_file = \"none\"":              "store.ca_file: ",
+		"sentinel_master = \"m\"\nsentinel_password_file = \"public\"": "store.sentinel_password_file: everyone can read",
+		"ca_file = \"no.pem\"":                                         "has no certificate in PEM",
 	} {
 		text := inStore("kind = \"redis\"\naddresses = [\"192.0.2.20\"]\nname = \"gw1\"\n" + key)
 		_, err := Load(write("gatewayd.toml", text, 0o600))

@@ -138,18 +138,25 @@ func (s *Server) Replicate(of *Server) {
 }
 
 // Sentinel starts a Sentinel, which makes one of the replicas of a server the master 0.5 s after that is gone. It knows
-// so many replicas when Sentinel returns its address. The server is called by the name.
-func Sentinel(t testing.TB, name string, master *Server, replicas int) (addr string) {
+// so many replicas when Sentinel returns its address. The server is called by the name. Login is a user and a
+// password that it asks for; without, it lets everybody in.
+func Sentinel(t testing.TB, name string, master *Server, replicas int, login ...string) (addr string) {
 	t.Helper()
 	dir, port := t.TempDir(), freePort(t)
 	host, masterPort, _ := net.SplitHostPort(master.Addr)
 	file := filepath.Join(dir, "sentinel.conf")
+	var users string
+	cli := []string{"-p", strconv.Itoa(port)}
+	if len(login) == 2 {
+		users = fmt.Sprintf("user default off\nuser %s on >%s ~* &* +@all\n", login[0], login[1])
+		cli = append(cli, "--user", login[0], "--pass", login[1], "--no-auth-warning")
+	}
 	netnstest.Must(t, os.WriteFile(file, fmt.Appendf(nil, "bind 127.0.0.1\nport %d\ndir %s\nsentinel monitor %s %s %s 1\n"+
-		"sentinel down-after-milliseconds %[3]s 500\nsentinel failover-timeout %[3]s 3000\n", port, dir, name, host,
-		masterPort), 0o600))
+		"sentinel down-after-milliseconds %[3]s 500\nsentinel failover-timeout %[3]s 3000\n%[6]s", port, dir, name, host,
+		masterPort, users), 0o600))
 	netnstest.Background(t, exec.Command(program(), file, "--sentinel"))
 	netnstest.Await(t, "the Sentinel knows the replicas", func() error {
-		out, err := exec.Command("redis-cli", "-p", strconv.Itoa(port), "SENTINEL", "REPLICAS", name).CombinedOutput()
+		out, err := exec.Command("redis-cli", append(cli, "SENTINEL", "REPLICAS", name)...).CombinedOutput()
 		if err == nil && strings.Count(string(out), "master-link-status\nok") != replicas {
 			err = errors.New(string(out))
 		}

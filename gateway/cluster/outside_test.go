@@ -55,7 +55,8 @@ func TestFailover(t *testing.T) {
 // TestSentinelLogin: Sentinels that ask for a user and a password, which are not the server's; and why the store is away
 // where they do not let the gateway in, or do not know the server.
 func TestSentinelLogin(t *testing.T) {
-	master := redistest.Start(t, redistest.Place{}, "user default on nopass ~* +@all", "user gw on >right ~test:* +@all")
+	master := redistest.Start(t, redistest.Place{}, "user default on nopass ~* +@all",
+		"user gw on >right ~test:* +@all")
 	o := options(master, "gw1")
 	o.Addresses, o.Master = []string{redistest.Sentinel(t, "gateways", master, 0, "watch", "other")}, "gateways"
 	o.User, o.Password, o.Sentinels = "gw", "right", Login{"watch", "other"}

@@ -24,11 +24,12 @@ func TestStoreMistakes(t *testing.T) {
 		redis + at + "name = \"a b\"":          "store.name: must be a name of letters",
 		redis + at + name + "user = \"gw\"":    "store.password_file: missing",
 		redis + at + name + "prefix = \"a b\"": "store.prefix: must be letters",
-		redis + at + name + "sentinel_user = \"s\"":                          "store.sentinel_user: has no effect: store.sentinel_master",
-		redis + at + name + "sentinel_master = \"m\"\nsentinel_user = \"s\"": "store.sentinel_password_file: missing",
-		redis + name + "addresses = [\"a\", \"b\"]":                          "store.addresses: must be that of one server",
-		redis + name + "addresses = [\"192.0.2.20:70000\"]":                  "store.addresses: each value must",
-		redis + name + "addresses = [\"a b\"]":                               "store.addresses: each value must",
+		redis + at + name + "sentinel_user = \"s\"": "store.sentinel_user: has no effect: store.sentinel_master",
+		redis + at + name + "sentinel_master = \"m\"\nsentinel_user = \"s\"": "store.sentinel_password_file: " +
+			"missing",
+		redis + name + "addresses = [\"a\", \"b\"]":         "store.addresses: must be that of one server",
+		redis + name + "addresses = [\"192.0.2.20:70000\"]": "store.addresses: each value must",
+		redis + name + "addresses = [\"a b\"]":              "store.addresses: each value must",
 	} {
 		_, err := Parse("f", []byte(inStore(text)))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -52,8 +52,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestSentinelLogin: Sentinels that ask for a user and a password, which are not the server's; and why the store is away
-// where they do not let the gateway in, or do not know the server.
+// TestSentinelLogin: Sentinels ask for a user and a password that are not the server's. Why the store is away is said
+// where they do not let the gateway in or do not know the server.
 func TestSentinelLogin(t *testing.T) {
 	master := redistest.Start(t, redistest.Place{}, "user default on nopass ~* +@all",
 		"user gw on >right ~test:* +@all")

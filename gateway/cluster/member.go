@@ -23,18 +23,21 @@ type Member struct {
 	BehindMS int       `json:"behind_ms"` // since when
 	There    bool      `json:"there"`     // it has said so within aliveFor; the store knows
 	Kinds    []string  `json:"kinds"`     // of its records
+	// Clocks say how far the store's clock is ahead of the line on which times in its records of a kind are, in µs.
+	Clocks map[string]int64 `json:"clocks_us,omitempty"`
 }
 
 // beat says that a gateway is there: KEYS are "alive:GATEWAY", "gateways" and "epoch"; arguments are its instance, what
-// it says, its name, aliveFor in ms, and an epoch for an empty store. It returns the epoch, or nothing where another
-// instance has the name.
+// it says, its name, aliveFor in ms, and an epoch for an empty store. It returns the epoch, the store's time, and what
+// all gateways say; or nothing where another instance has the name.
 var beat = redis.NewScript(`
 local now = redis.call('GET', KEYS[1])
-if now and now ~= ARGV[1] then return '' end
+if now and now ~= ARGV[1] then return {} end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[4])
 redis.call('HSET', KEYS[2], ARGV[3], ARGV[2])
 redis.call('SET', KEYS[3], ARGV[5], 'NX')
-return redis.call('GET', KEYS[3])
+local time = redis.call('TIME')
+return {redis.call('GET', KEYS[3]), time[1], time[2], redis.call('HGETALL', KEYS[2])}
 `)
 
 // beatIfDue says that the gateway is there, if it is time to.
@@ -47,32 +50,76 @@ func (s *Store) beatIfDue(ctx context.Context) error {
 
 // beat says in the store that the gateway is there. Where the store has been emptied, everything is compared.
 func (s *Store) beat(ctx context.Context) error {
-	state := s.State()
-	s.mu.Lock()
-	var kinds []string
-	for _, m := range s.mirrors {
-		kinds = append(kinds, m.kind)
-	}
-	s.mu.Unlock()
-	said, err := json.Marshal(Member{Kinds: kinds, Name: s.Gateway, Version: s.Version, Since: s.since, Said: time.Now(),
-		Sessions: s.Sessions(), Waiting: state.Waiting, BehindMS: int(state.Behind.Milliseconds())})
+	first := s.lastBeat.IsZero()
+	said, err := json.Marshal(s.myself())
 	if err != nil {
 		return err
 	}
-	epoch, err := beat.Run(ctx, s.client, []string{s.key("alive", s.Gateway), s.key("gateways"), s.key("epoch")},
-		s.Instance, said, s.Gateway, aliveFor.Milliseconds(), random()).Text()
+	before := time.Now()
+	answer, err := beat.Run(ctx, s.client, []string{s.key("alive", s.Gateway), s.key("gateways"), s.key("epoch")},
+		s.Instance, s.seal(memberPlace(s.Gateway), said), s.Gateway, aliveFor.Milliseconds(), random()).Slice()
 	if err != nil {
 		return err
 	}
-	if epoch == "" {
+	if len(answer) != 4 {
 		return fmt.Errorf("%q: %w", s.Gateway, ErrName)
 	}
+	s.noteClocks(before, answer)
 	s.lastBeat = time.Now()
-	if epoch != s.epoch {
+	if first {
+		s.lastBeat = s.lastBeat.Add(-beatEvery) // say at once how the store's clock is
+	}
+	if epoch, _ := answer[0].(string); epoch != s.epoch {
 		s.epoch = epoch
 		s.compareAll()
 	}
 	return nil
+}
+
+// myself is what the gateway says of itself.
+func (s *Store) myself() Member {
+	state := s.State()
+	m := Member{Name: s.Gateway, Version: s.Version, Since: s.since, Said: time.Now(), Sessions: s.Sessions(),
+		Waiting: state.Waiting, BehindMS: int(state.Behind.Milliseconds()), Clocks: map[string]int64{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, mirror := range s.mirrors {
+		m.Kinds = append(m.Kinds, mirror.kind)
+		if !s.clock.at.IsZero() {
+			m.Clocks[mirror.kind] = s.ahead(mirror.kind).Microseconds()
+		}
+	}
+	return m
+}
+
+// noteClocks keeps the store's time, and what other gateways say of theirs.
+func (s *Store) noteClocks(before time.Time, answer []any) {
+	said, _ := answer[3].([]any)
+	others := map[string]Member{}
+	for i := 0; i+1 < len(said); i += 2 {
+		name, _ := said[i].(string)
+		text, _ := said[i+1].(string)
+		if m, fine := s.memberOf(name, text); fine {
+			others[name] = m
+		}
+	}
+	now, fine := parseTime(answer[1], answer[2])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.others = others
+	if fine {
+		s.clock = reading{before.Add(time.Since(before) / 2), now}
+	}
+}
+
+// memberOf reads what a gateway says of itself.
+func (s *Store) memberOf(name, text string) (m Member, fine bool) {
+	said, err := s.open(memberPlace(name), []byte(text))
+	if err != nil || !Name.MatchString(name) || json.Unmarshal(said, &m) != nil {
+		return m, false // nothing that gatewayd wrote
+	}
+	m.Name = name
+	return m, true
 }
 
 // Members asks the store who is there, and who was, by name. It takes askFor at most.
@@ -87,11 +134,10 @@ func (s *Store) Members(ctx context.Context) ([]Member, error) {
 	var alive []*redis.IntCmd
 	pipe := s.asking.Pipeline()
 	for name, said := range all {
-		m := Member{}
-		if !Name.MatchString(name) || json.Unmarshal([]byte(said), &m) != nil {
-			continue // nothing that gatewayd wrote
+		m, fine := s.memberOf(name, said)
+		if !fine {
+			continue
 		}
-		m.Name = name
 		list, alive = append(list, m), append(alive, pipe.Exists(ctx, s.key("alive", name)))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {

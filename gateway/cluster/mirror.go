@@ -207,7 +207,7 @@ func (m *Mirror) write(ctx context.Context, batch []Change) error {
 			batch[i].Version = m.versions[batch[i].Key]
 		}
 		limited, cancel := context.WithTimeout(ctx, patience)
-		outcomes, err := m.store.Swap(limited, m.kind, m.store.Gateway, batch)
+		outcomes, err := m.store.swap(limited, m.store.client, m.kind, m.store.Gateway, batch)
 		cancel()
 		if err != nil {
 			return err

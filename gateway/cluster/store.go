@@ -11,6 +11,14 @@
 //	gateways            hash: GATEWAY → "INSTANCE {…}", the last Member that it said it is
 //	alive:GATEWAY       its INSTANCE, for as long as it counts as there (aliveFor)
 //	epoch               a random text. Where it is another one, the store has been emptied
+//	sets                set: each KIND:GATEWAY
+//	changes             stream: the last changes of all records, numbered without gaps
+//	changes:count       the last one's number
+//	ask:GATEWAY         stream: questions and answers to a gateway (Ask, Answer)
+//
+// Other gateways' records come the other way:
+//
+//	server ── changes ──▶ Store.Run ── Put, Gone ──▶ Follower
 package cluster
 
 import (
@@ -77,11 +85,21 @@ type Store struct {
 	asking *redis.Client // others'
 	wake   chan struct{}
 
+	feeding  *redis.Client // the feed's
+	followed chan struct{} // there is a new follower
+	renewed  atomic.Bool   // the feed has a new connection, perhaps with another server
+	post     post
+
 	connected atomic.Bool // since it was looked at: there is a new connection, perhaps with another server
 
 	mu      sync.Mutex // guards what follows
 	mirrors []*Mirror
 	state   State
+
+	followers []*following
+	clock     reading
+	lines     map[string]func(time.Time) time.Time // by kind
+	others    map[string]Member                    // what gateways said of themselves at the last beat
 
 	// Run's.
 	epoch    string
@@ -108,7 +126,11 @@ func (quiet) Printf(context.Context, string, ...any) {}
 // Open returns a store. It connects in Run.
 func Open(o Options) *Store {
 	silence()
-	s := &Store{Options: o, since: time.Now(), wake: make(chan struct{}, 1)}
+	s := &Store{Options: o, since: time.Now(), wake: make(chan struct{}, 1), followed: make(chan struct{}, 1),
+		lines: map[string]func(time.Time) time.Time{}}
+	s.feeding = s.connect(1, askFor, func(context.Context, *redis.Conn) error { s.renewed.Store(true); return nil })
+	s.post.client = s.connect(postConnections, askFor, nil)
+	s.post.answers, s.post.waiting = map[string]Answerer{}, map[string]chan<- answered{}
 	s.client = s.connect(1, patience, func(context.Context, *redis.Conn) error { s.connected.Store(true); return nil })
 	s.asking = s.connect(2, askFor, nil)
 	s.state.Why = "it was not reached yet"
@@ -151,8 +173,12 @@ func (s *Store) State() State {
 	return out
 }
 
-// Run writes changes to the store until ctx ends. While it cannot, it tries again.
+// Run writes changes to the store, tells followers, and answers, until ctx ends. While it cannot, it tries again.
 func (s *Store) Run(ctx context.Context) error {
+	var others sync.WaitGroup
+	others.Go(func() { s.follow(ctx) })
+	others.Go(func() { s.readPost(ctx) })
+	defer others.Wait()
 	// The client does not give up an answer that it waits for when the context ends.
 	defer context.AfterFunc(ctx, func() { s.client.Close() })()
 	pause := soonest
@@ -180,7 +206,9 @@ func (s *Store) Run(ctx context.Context) error {
 
 // Close writes what is left, within a bounded time, and ends the connections.
 func (s *Store) Close() error {
-	_ = s.client.Close() // Run has closed it, if it ran
+	_ = s.client.Close() // Run has closed these, if it ran
+	_ = s.feeding.Close()
+	_ = s.post.client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), askFor)
 	defer cancel()
 	s.mu.Lock()

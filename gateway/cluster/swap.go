@@ -24,14 +24,31 @@ type Outcome struct {
 }
 
 // swap carries out changes of the hash KEYS[1], each only if the record has the version that the change is about. New
-// versions come from KEYS[2]. Arguments are the owner, and four of each change: key, version, "put" or "delete",
-// content. It returns three for each change. A record that is already as a change says is no other version: the answer
-// to the first try was lost.
+// versions come from KEYS[2]. Arguments are the owner, KIND:GATEWAY, how many changes are kept, and four of each
+// change: key, version, "put" or "delete", content. It returns three for each change. A record that is already as a
+// change says is no other version: the answer to the first try was lost.
+//
+// The stream KEYS[3] has each change, numbered without gaps by KEYS[4], and the set KEYS[5] has KIND:GATEWAY. Numbers
+// begin with the store's time in microseconds, so that an emptied store has later ones. A server that is full takes
+// deletions, but no entry of a stream: then the stream is deleted with its number, and who follows it reads all.
 //
 // A script takes one round trip and loses no race, whereas WATCH takes two and fails where others write.
 var swap = redis.NewScript(`
-local owner, out = ARGV[1], {}
-for i = 2, #ARGV, 4 do
+local owner, set, most, out = ARGV[1], ARGV[2], ARGV[3], {}
+local function tell(key, version, record)
+	local n, told = redis.pcall('INCR', KEYS[4]), nil
+	if n == 1 then
+		local now = redis.call('TIME')
+		n = tonumber(now[1]) * 1000000 + tonumber(now[2])
+		redis.call('SET', KEYS[4], string.format('%.0f', n))
+	end
+	if type(n) == 'number' then
+		told = redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', most, string.format('%.0f-1', n), 'set', set, 'key', key,
+			'was', version, 'is', record)
+	end
+	if type(told) ~= 'string' then redis.call('DEL', KEYS[3], KEYS[4]) end
+end
+for i = 4, #ARGV, 4 do
 	local key, known, kind, content = ARGV[i], ARGV[i+1], ARGV[i+2], ARGV[i+3]
 	local record = redis.call('HGET', KEYS[1], key)
 	local version, has, held = '0', '', nil
@@ -45,13 +62,17 @@ for i = 2, #ARGV, 4 do
 			done = 1
 		elseif version == known then
 			redis.call('HDEL', KEYS[1], key)
+			tell(key, version, '')
 			done, version, has = 1, '0', ''
 		end
 	elseif held == content and has == owner then
 		done = 1
 	elseif version == known then
 		version = string.format('%.0f', redis.call('INCR', KEYS[2]))
-		redis.call('HSET', KEYS[1], key, version .. ' ' .. owner .. ' ' .. content)
+		record = version .. ' ' .. owner .. ' ' .. content
+		redis.call('SADD', KEYS[5], set)
+		redis.call('HSET', KEYS[1], key, record)
+		tell(key, version, record)
 		done, has = 1, owner
 	end
 	out[#out+1], out[#out+2], out[#out+3] = done, version, has
@@ -62,17 +83,23 @@ return out
 // Swap carries out changes of records of a kind that a gateway has, each by itself, and returns an outcome for each.
 // They are all carried out at the same time. After an error some may have been: Swap may be called again.
 func (s *Store) Swap(ctx context.Context, kind, gateway string, changes []Change) ([]Outcome, error) {
-	args := make([]any, 0, 1+4*len(changes))
-	args = append(args, s.Gateway)
+	return s.swap(ctx, s.asking, kind, gateway, changes)
+}
+
+// swap is Swap by a client.
+func (s *Store) swap(ctx context.Context, c *redis.Client, kind, gateway string, changes []Change) ([]Outcome, error) {
+	args := make([]any, 0, 3+4*len(changes))
+	args = append(args, s.Gateway, kind+":"+gateway, changesKept)
 	for _, c := range changes {
-		what := "put"
-		if c.Content == nil {
-			what = "delete"
+		what, sealed := "delete", []byte(nil)
+		if c.Content != nil {
+			what, sealed = "put", s.seal(recordPlace(kind, gateway, c.Key, s.Gateway), c.Content)
 		}
-		args = append(args, c.Key, strconv.FormatUint(c.Version, 10), what, c.Content)
+		args = append(args, c.Key, strconv.FormatUint(c.Version, 10), what, sealed)
 	}
 	set := s.key(kind, gateway)
-	answer, err := swap.Run(ctx, s.client, []string{set, set + ":count"}, args...).Slice()
+	answer, err := swap.Run(ctx, c, []string{set, set + ":count", s.key("changes"), s.key("changes", "count"),
+		s.key("sets")}, args...).Slice()
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +145,7 @@ func (s *Store) each(ctx context.Context, c *redis.Client, kind, gateway string,
 			return err
 		}
 		for i := 0; i+1 < len(page); i += 2 {
-			if err := visit(page[i], recordOf(page[i+1])); err != nil {
+			if err := visit(page[i], s.recordOf(kind, gateway, page[i], page[i+1])); err != nil {
 				return err
 			}
 		}
@@ -128,12 +155,17 @@ func (s *Store) each(ctx context.Context, c *redis.Client, kind, gateway string,
 	}
 }
 
-func recordOf(text string) (r Record) {
+// recordOf reads a record of the store. One that is not readable has no version and no owner.
+func (s *Store) recordOf(kind, gateway, key, text string) Record {
 	version, rest, _ := strings.Cut(text, " ")
-	owner, content, complete := strings.Cut(rest, " ")
+	owner, sealed, complete := strings.Cut(rest, " ")
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil || !complete {
 		return Record{Content: []byte(text)}
 	}
-	return Record{n, owner, []byte(content)}
+	content, err := s.open(recordPlace(kind, gateway, key, owner), []byte(sealed))
+	if err != nil {
+		return Record{Content: []byte(sealed)}
+	}
+	return Record{n, owner, content}
 }

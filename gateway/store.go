@@ -32,7 +32,8 @@ func (s *sharedStore) part(cfg *config.Config, d Daemon, sessions func() int) pa
 		}
 		to := cluster.Options{Addresses: c.Addresses, Master: c.SentinelMaster, User: c.User, Password: c.Password,
 			Sentinels: cluster.Login{User: c.Sentinels.User, Password: c.Sentinels.Password},
-			Prefix:    c.Prefix, Gateway: c.Name, Version: d.Version, Log: d.Log, Sessions: sessions}
+			Prefix:    c.Prefix, Gateway: c.Name, Version: d.Version, Format: session.FormatVersion,
+			Newer: newerRecord, Log: d.Log, Sessions: sessions}
 		if to.TLS, err = storeTLS(c.CAFile); err != nil {
 			return o, err
 		}
@@ -101,9 +102,16 @@ func (s *sharedStore) mirror(network string) *cluster.Mirror {
 	return s.Mirror(sessionKind(network))
 }
 
-// storedRecord returns a record as the store has it: the format's number, and the record.
+// storedRecord returns a record as the store has it: the number of the oldest format that reads it, so that former
+// versions of gatewayd read what they can, and the record.
 func storedRecord(to, record []byte) []byte {
-	return append(append(to, session.FormatVersion), record...)
+	return append(append(to, session.FormatOf(record)), record...)
+}
+
+// newerRecord reports whether only a newer gatewayd reads a record of the store.
+func newerRecord(kind string, content []byte) bool {
+	_, ofSessions := networkOfKind(kind)
+	return ofSessions && len(content) > 0 && content[0] > session.FormatVersion
 }
 
 // mirrorTo has a table's records copied to a mirror; nil: to none.
@@ -138,7 +146,7 @@ func (s *sharedStore) showIn(to *control.Status) {
 	}
 	state := s.State()
 	to.Store = &control.Store{Name: s.Gateway, Up: state.Up, Why: state.Why, Since: state.Since, Waiting: state.Waiting,
-		BehindMS: int(state.Behind.Milliseconds()), Foreign: state.Foreign}
+		BehindMS: int(state.Behind.Milliseconds()), Foreign: state.Foreign, Newer: state.Newer}
 }
 
 // sessionKind returns the kind of a network's sessions in the store.
@@ -185,7 +193,7 @@ func (s *sharedStore) eachSession(ctx context.Context,
 
 // sessionOf decodes a session of the store.
 func sessionOf(key string, content []byte) session.Session {
-	if len(content) > 0 && content[0] <= session.FormatVersion {
+	if len(content) > 0 && session.KnowsFormat(content[0]) {
 		if client, err := session.Decode(content[1:]); err == nil {
 			return client
 		}
@@ -203,7 +211,7 @@ func (s *sharedStore) cluster() *control.Cluster {
 		all, err := s.Members(ctx)
 		for _, m := range all {
 			list = append(list, control.Member{Name: m.Name, Version: m.Version, Since: m.Since, Said: m.Said,
-				Sessions: m.Sessions, Waiting: m.Waiting, BehindMS: m.BehindMS, There: m.There})
+				Format: m.Format, Sessions: m.Sessions, Waiting: m.Waiting, BehindMS: m.BehindMS, There: m.There})
 		}
 		return list, err
 	}

@@ -31,8 +31,8 @@ func clusterStatusCommand(socket *string) *cobra.Command {
 		Short: "Show which gateways use the store, their versions, sessions and how far behind the store is",
 		Long: "Shows the gateways that use the store, as each has said itself there within the last two seconds. One that\n" +
 			"has not said so for ten seconds counts as away, with what it said last. WAITING is how many changes of its\n" +
-			"records were not in the store yet, and BEHIND how long the oldest of them had waited. The daemon asks the\n" +
-			"store, with store.kind = \"redis\".",
+			"records were not in the store yet, and BEHIND how long the oldest of them had waited. FORMAT is the newest\n" +
+			"format of sessions' records that it reads. The daemon asks the store, with store.kind = \"redis\".",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)
@@ -114,17 +114,52 @@ func clusterTable(w io.Writer, now time.Time) func(control.ClusterSession) error
 // writeMembers prints gateways as a table.
 func writeMembers(w io.Writer, all []control.Member, now time.Time) error {
 	out := bufio.NewWriter(w)
-	const row = "%-16s  %-24s  %8s  %7s  %8s  %-16s  %s\n"
-	fmt.Fprintf(out, row, "GATEWAY", "STATE", "SESSIONS", "WAITING", "BEHIND", "SINCE", "VERSION")
+	const row = "%-16s  %-24s  %8s  %7s  %8s  %-16s  %6s  %s\n"
+	fmt.Fprintf(out, row, "GATEWAY", "STATE", "SESSIONS", "WAITING", "BEHIND", "SINCE", "FORMAT", "VERSION")
 	for _, m := range all {
 		state := "there"
 		if !m.There {
 			state = "away for " + units.Duration(max(0, now.Sub(m.Said)))
 		}
 		fmt.Fprintf(out, row, plain(m.Name, 63), state, fmt.Sprint(m.Sessions), fmt.Sprint(m.Waiting),
-			fmt.Sprintf("%.1f s", float64(m.BehindMS)/1000), m.Since.Local().Format("2006-01-02 15:04"), plain(m.Version, 40))
+			fmt.Sprintf("%.1f s", float64(m.BehindMS)/1000), m.Since.Local().Format("2006-01-02 15:04"),
+			formatOf(m), plain(m.Version, 40))
 	}
+	out.WriteString(differences(all))
 	return out.Flush()
+}
+
+// formatOf is the newest format of records that a gateway reads, as it is shown.
+func formatOf(m control.Member) string {
+	if m.Format == 0 {
+		return "-"
+	}
+	return fmt.Sprint(m.Format)
+}
+
+// differences says that gateways which are there run other versions, and which of them reads not all records of others;
+// "": they do not.
+func differences(all []control.Member) (text string) {
+	versions, newest := map[string]bool{}, control.Member{}
+	for _, m := range all {
+		if !m.There {
+			continue
+		}
+		if versions[m.Version] = true; m.Format > newest.Format {
+			newest = m
+		}
+	}
+	if len(versions) > 1 {
+		text = "\nVersions differ: update one gateway after the other, as docs/cluster.md says.\n"
+	}
+	for _, m := range all {
+		if m.There && m.Format > 0 && m.Format < newest.Format {
+			text += fmt.Sprintf("%s reads records up to format %d, and %s writes format %d: until %[1]s is updated, it shows "+
+				"some sessions of others as unreadable, and takes none of these over.\n",
+				plain(m.Name, 63), m.Format, plain(newest.Name, 63), newest.Format)
+		}
+	}
+	return text
 }
 
 // storeState describes the store that several gateways share.
@@ -144,6 +179,9 @@ func storeState(s control.Store, now time.Time) string {
 	}
 	if s.Foreign > 0 {
 		text += fmt.Sprintf("; another gateway has %s of it", counted(s.Foreign, "record", "records"))
+	}
+	if s.Newer > 0 {
+		text += fmt.Sprintf("; %s of a newer gatewayd, and kept for it", counted(s.Newer, "record is", "records are"))
 	}
 	return text
 }

@@ -16,6 +16,7 @@ import (
 type Member struct {
 	Name     string    `json:"name"`
 	Version  string    `json:"version"`
+	Format   int       `json:"format"`    // the newest one of sessions' records that it reads; 0: it does not say
 	Since    time.Time `json:"since"`     // the daemon's start
 	Said     time.Time `json:"said"`      // by its own clock
 	Sessions int       `json:"sessions"`  // clients that are logged in
@@ -79,8 +80,9 @@ func (s *Store) beat(ctx context.Context) error {
 // myself is what the gateway says of itself.
 func (s *Store) myself() Member {
 	state := s.State()
-	m := Member{Name: s.Gateway, Version: s.Version, Since: s.since, Said: time.Now(), Sessions: s.Sessions(),
-		Waiting: state.Waiting, BehindMS: int(state.Behind.Milliseconds()), Clocks: map[string]int64{}}
+	m := Member{Name: s.Gateway, Version: s.Version, Format: s.Format, Since: s.since, Said: time.Now(),
+		Sessions: s.Sessions(), Waiting: state.Waiting, BehindMS: int(state.Behind.Milliseconds()),
+		Clocks: map[string]int64{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, mirror := range s.mirrors {

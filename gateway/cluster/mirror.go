@@ -39,6 +39,7 @@ type Mirror struct {
 	doubts    int               // how often that was said, also while it is being compared
 	source    Source            // nil: it cannot be read
 	foreign   map[string]string // records that another gateway has, with that one's name
+	newer     int               // records that stay because only a newer version reads them
 
 	// Of Store.Run.
 	versions map[string]uint64 // of the records in the store
@@ -115,9 +116,16 @@ func (m *Mirror) signal() {
 	}
 }
 
-// waiting returns how many changes are not in the store, at least, since when, and how many records another gateway
-// has. What cannot be read is not waited for.
-func (m *Mirror) waiting() (n int, since time.Time, foreign int) {
+// kept returns how many of the gateway's records stay in the store as others wrote them.
+func (m *Mirror) kept() (foreign, newer int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.foreign), m.newer
+}
+
+// waiting returns how many changes are not in the store, at least, and since when. What cannot be read is not waited
+// for.
+func (m *Mirror) waiting() (n int, since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.source != nil {
@@ -126,7 +134,7 @@ func (m *Mirror) waiting() (n int, since time.Time, foreign int) {
 	if len(m.order) > 0 && (since.IsZero() || m.order[0].since.Before(since)) {
 		since = m.order[0].since
 	}
-	return len(m.changed), since, len(m.foreign)
+	return len(m.changed), since
 }
 
 // send writes all that waits to the store.
@@ -252,6 +260,7 @@ type found struct {
 	sum   uint64 // of its content
 	owner string
 	own   bool // the gateway's file has it
+	newer bool // only a newer version reads it
 }
 
 var errEnough = errors.New("enough for now")
@@ -268,7 +277,8 @@ func (m *Mirror) compareWith(ctx context.Context, source Source) error {
 			}
 		}
 		m.versions[key] = r.Version
-		there[key] = &found{sum: maphash.Bytes(seed, r.Content), owner: r.Owner}
+		there[key] = &found{sum: maphash.Bytes(seed, r.Content), owner: r.Owner,
+			newer: m.store.Newer != nil && m.store.Newer(m.kind, r.Content)}
 		return nil
 	})
 	if err != nil {
@@ -307,14 +317,23 @@ func (m *Mirror) compareWith(ctx context.Context, source Source) error {
 	return m.deleteOthers(ctx, there)
 }
 
-// deleteOthers deletes the gateway's records in the store that its file does not have.
+// deleteOthers deletes the gateway's records in the store that its file does not have. Those that only a newer version
+// reads stay: it may have been replaced by this one, and may come back.
 func (m *Mirror) deleteOthers(ctx context.Context, there map[string]*found) error {
 	var batch []Change
+	newer := 0
 	for key, f := range there {
-		if !f.own && (f.owner == m.store.Gateway || f.owner == "") {
+		switch {
+		case f.own:
+		case f.newer:
+			newer++
+		case f.owner == m.store.Gateway || f.owner == "":
 			batch = append(batch, Change{Key: key})
 		}
 	}
+	m.mu.Lock()
+	m.newer = newer
+	m.mu.Unlock()
 	return m.writeAll(ctx, batch)
 }
 

@@ -51,8 +51,11 @@ type Options struct {
 	Gateway   string      // this gateway's name; see Name
 	Instance  string      // tells it from another gateway with the same name; without blanks
 	Version   string      // of the program
-	Log       *slog.Logger
-	Sessions  func() int // how many clients are logged in
+	Format    int         // the newest one of sessions' records that it reads
+	// Newer reports whether only a newer version reads a record: it stays in the store. Nil: none.
+	Newer    func(kind string, content []byte) bool
+	Log      *slog.Logger
+	Sessions func() int // how many clients are logged in
 }
 
 // Login is a user's name and password; "": the default user, and no password.
@@ -114,6 +117,7 @@ type State struct {
 	Waiting int       // changes that are not in the store, at least
 	Behind  time.Duration
 	Foreign int // records that another gateway has taken
+	Newer   int // records of this gateway that only a newer version reads
 }
 
 // silence keeps go-redis from writing to standard error: hundreds of lines while a server is away.
@@ -163,9 +167,11 @@ func (s *Store) State() State {
 	defer s.mu.Unlock()
 	out := s.state
 	for _, m := range s.mirrors {
-		n, since, foreign := m.waiting()
+		n, since := m.waiting()
+		foreign, newer := m.kept()
 		out.Waiting += n
 		out.Foreign += foreign
+		out.Newer += newer
 		if !since.IsZero() {
 			out.Behind = max(out.Behind, time.Since(since))
 		}

@@ -180,12 +180,15 @@ type Store struct {
 	BehindMS int `json:"behind_ms"`
 	// records of this gateway that another one has taken in the store
 	Foreign int `json:"foreign,omitempty"`
+	// records of this gateway that stay in the store because only a newer gatewayd reads them
+	Newer int `json:"newer,omitempty"`
 }
 
 // Member is a gateway that uses the store, as it has said itself there.
 type Member struct {
 	Name     string    `json:"name"`      // in the store
 	Version  string    `json:"version"`   // of gatewayd
+	Format   int       `json:"format"`    // the newest one of sessions' records that it reads; 0: it does not say
 	Since    time.Time `json:"since"`     // when its daemon started
 	Said     time.Time `json:"said"`      // when it said all this, by its clock
 	Sessions int       `json:"sessions"`  // clients that are logged in there

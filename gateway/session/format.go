@@ -16,6 +16,17 @@ const (
 	plainFormat   = 1
 )
 
+// FormatOf returns the oldest format that has a client's record (Record).
+func FormatOf(record []byte) byte {
+	if clientHasExtra(record) {
+		return FormatVersion
+	}
+	return plainFormat
+}
+
+// KnowsFormat reports whether this version reads records of a format.
+func KnowsFormat(format byte) bool { return format >= plainFormat && format <= FormatVersion }
+
 // checkFormat reports why a file is not one of ours. A file without buckets is valid: gatewayd died before it created
 // them.
 func checkFormat(tx *bbolt.Tx) error {

@@ -158,7 +158,8 @@ var allowedImports = map[string][]string{
 	"lab/agent": {"lab/nic", "lab/scratch", "output",
 		"lab/watch", "lab/realtime", "lab/traffic/frames/capture", "lab/burn",
 		"lab/realtime", "lab/floor", "lab/sink", "lab/result", "lab/client", "lab/client/persona", "lab/traffic",
-		"lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames",
+		"lab/traffic/iperf3", "lab/traffic/pulse", "lab/traffic/rtt",
+		"lab/traffic/short", "lab/traffic/transition", "lab/traffic/frames",
 		"lab/traffic/frames/send", "lab/traffic/frames/receive", "lab/meter", "lab/machine", "lab/profile",
 		"lab/traffic/socket"},
 	"lab/backend":  {"lab/agent", "lab/client", "lab/nic", "lab/scratch"},
@@ -220,6 +221,7 @@ var allowedImports = map[string][]string{
 	"lab/traffic/frames/send": {
 		"lab/layout", "lab/realtime", "lab/traffic/frames", "lab/traffic/frames/scale", "lab/traffic/socket", "quote"},
 
+	"lab/traffic/pulse":      {"lab/traffic/socket"}, // for how long packets get lost
 	"lab/traffic/rtt":        {"lab/traffic/socket"},
 	"lab/traffic/short":      {},
 	"lab/traffic/transition": {"lab/hook", "lab/layout", "lab/traffic/frames/scale", "lab/traffic/socket"},

@@ -67,6 +67,7 @@ type Agent struct {
 	jail      *jail
 	traffic   trafficState
 	probes    probes
+	pulses    pulses
 	portWatch portWatch
 	pool      atomic.Pointer[client.Pool] // nil before there are clients
 
@@ -124,6 +125,7 @@ func Main(ctx context.Context, opts Options) (err error) {
 func (a *Agent) close() {
 	a.traffic.close()
 	a.probes.close()
+	a.pulses.close()
 	if pool := a.pool.Load(); pool != nil {
 		pool.Close()
 	}

@@ -83,6 +83,7 @@ func (s Server) port(from netip.Addr, port uint16) netip.AddrPort {
 
 // Ports of the server.
 const (
+	pulsePort   = 6               // pulses
 	echoPort    = 7               // probes of the round-trip time
 	shortPort   = 5200            // short connections
 	trafficPort = 5201            // streams of one process; with iperf3 the first of one port a client

@@ -215,6 +215,12 @@ func (c *Conn) Login(ctx context.Context, adm client.Admission, pace client.Pace
 	return ask[[]client.Outcome](ctx, c, "Login", adm, pace)
 }
 
+// Arrive has all clients lease and log in, at a pace, each within limit: see client.Pool.
+func (c *Conn) Arrive(ctx context.Context, adm client.Admission, pace client.Pace, limit time.Duration) (
+	[]client.Outcome, error) {
+	return ask[[]client.Outcome](ctx, c, "Arrive", adm, pace, limit)
+}
+
 // Status asks the portal whether it counts each client as admitted, at a pace; the
 // outcome of one that is not says so.
 func (c *Conn) Status(ctx context.Context, adm client.Admission, pace client.Pace) ([]client.Outcome, error) {
@@ -267,6 +273,27 @@ func (c *Conn) StopTraffic(ctx context.Context) error { return c.do(ctx, "StopTr
 func (c *Conn) ServeEcho(ctx context.Context, server Server) error {
 	return c.do(ctx, "ServeEcho", server)
 }
+
+// ServePulses has the host answer pulses of clients until the agent ends: see package pulse.
+func (c *Conn) ServePulses(ctx context.Context, server Server) error {
+	return c.do(ctx, "ServePulses", server)
+}
+
+// SendPulses has all clients of the host that have an address send pulses to the server, until EndPulses.
+func (c *Conn) SendPulses(ctx context.Context, server Server) error {
+	return c.do(ctx, "SendPulses", server)
+}
+
+// MarkPulses has the host count outages from now on.
+func (c *Conn) MarkPulses(ctx context.Context) error { return c.do(ctx, "MarkPulses") }
+
+// ReadPulses reads which pulses the host has received.
+func (c *Conn) ReadPulses(ctx context.Context) (Pulses, error) {
+	return ask[Pulses](ctx, c, "ReadPulses")
+}
+
+// EndPulses ends the clients' pulses.
+func (c *Conn) EndPulses(ctx context.Context) error { return c.do(ctx, "EndPulses") }
 
 // StartRTT begins probing the server's round-trip time from the clients.
 func (c *Conn) StartRTT(ctx context.Context, server Server) error {

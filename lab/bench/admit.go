@@ -69,6 +69,17 @@ func (s *Bench) serveDHCP(ctx context.Context) error {
 	return s.Lab.ServeDHCP(ctx, 0)
 }
 
+// Share has the lab's client hosts hold so many clients each, in the order of the topology, instead of equal shares. It
+// is called before CreateClients. The numbers add up to the lab's clients.
+func (s *Bench) Share(counts ...int) {
+	s.Hosts = nil
+	first := 1
+	for i, n := range counts {
+		s.Hosts = append(s.Hosts, ClientHost{s.Lab.Clients[i], first, n})
+		first += n
+	}
+}
+
 // CreateClients makes the clients; they have no addresses yet.
 func (s *Bench) CreateClients(ctx context.Context) error {
 	return s.EachHost(func(i int, h ClientHost) error {

@@ -163,7 +163,7 @@ func DeviceEnv(lab *topology.Lab, h *backend.Host) dut.Env {
 		LAN: lab.LAN, Gateway: lab.Gateway, RouterWAN: lab.RouterWAN,
 		LAN6: lab.LAN6, Gateway6: lab.Gateway6, RouterWAN6: lab.RouterWAN6, ServerIP6: lab.ServerIP6,
 		Sessions6: lab.Sessions6,
-		ServerIP:  lab.ServerIP, ServiceIP: lab.ServiceIP, Outer: lab.Outer, Scratch: agent.Scratch,
+		ServerIP:  lab.ServerIP, ServiceIP: lab.ServiceIP, Store: lab.Store, Outer: lab.Outer, Scratch: agent.Scratch,
 	}
 	if h != nil {
 		env.Install, env.On = h.Install, name(h)

@@ -35,6 +35,8 @@ type Labs struct {
 	CPUOptional bool
 	// Built is called with each lab that was built, before its device starts. It may be nil.
 	Built func(context.Context, *topology.Lab)
+	// Prepare is called with the device of a lab before anything is built. It may be nil.
+	Prepare func(dut.DUT)
 	// Left is called with an error of leaving the labs. The measured values stay valid.
 	Left func(err error)
 }
@@ -121,7 +123,11 @@ func (l Labs) OpenPair(ctx context.Context) (device, clean *Bench, err error) {
 }
 
 func (l Labs) device() (dut.DUT, error) {
-	return dut.New(l.DUT, l.Sides[0].Clients+l.Experiment.Client.Guests(), l.Experiment)
+	d, err := dut.New(l.DUT, l.Sides[0].Clients+l.Experiment.Client.Guests(), l.Experiment)
+	if err == nil && l.Prepare != nil {
+		l.Prepare(d)
+	}
+	return d, err
 }
 
 // open builds one lab and starts routerDUT in it. Links and packet sizes are set as device needs them, so they are

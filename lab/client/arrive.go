@@ -94,6 +94,24 @@ func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
 	})
 }
 
+// Arrive has every client lease an address and log in at its turn, as somebody who comes in does. A client that is not
+// admitted within limit from its turn gives up.
+func (p *Pool) Arrive(ctx context.Context, adm Admission, pace Pace, limit time.Duration) []Outcome {
+	done, err := p.host.hold()
+	defer done()
+	return p.inTurn(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
+		if err != nil {
+			return Tries{}, err
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not admitted within %s", limit))
+		defer cancel()
+		if tries, err := c.net.lease(ctx); err != nil {
+			return tries, err
+		}
+		return Login(ctx, c, adm, c.Num, limit)
+	})
+}
+
 // inTurn calls do for every client at its turn and waits until all have finished. When ctx ends, clients whose turn has
 // not come give up too.
 func (p *Pool) inTurn(ctx context.Context, pace Pace, do func(context.Context, *Client) (Tries, error)) []Outcome {

@@ -183,14 +183,18 @@ func (c *Custom) install(ctx context.Context, env Env, p *installedHost) error {
 		return err
 	}
 	if len(c.spec.Daemon) > 0 {
-		p.daemon = daemon{host: p.Host, name: "dut-" + c.name}
-		label := c.label("daemon", c.spec.Daemon)
-		if err := p.Spawn(
-			ctx, agent.Command{Label: label, Name: p.daemon.name, Argv: c.spec.Daemon, Env: p.vars}); err != nil {
+		if err := c.spawn(ctx, p); err != nil {
 			return err
 		}
 	}
 	return c.awaitReady(ctx, p)
+}
+
+// spawn starts the device's daemon.
+func (c *Custom) spawn(ctx context.Context, p *installedHost) error {
+	p.daemon = daemon{host: p.Host, name: "dut-" + c.name}
+	return p.Spawn(ctx, agent.Command{
+		Label: c.label("daemon", c.spec.Daemon), Name: p.daemon.name, Argv: c.spec.Daemon, Env: p.vars})
 }
 
 // awaitReady repeats the ready command until it exits with status 0. It returns an error when the daemon ends or

@@ -22,6 +22,8 @@ type daemon struct {
 	host    Host
 	name    string // unique on the host
 	support bool   // not part of the device under test
+
+	argv []string // its command, once it was started by portal.run
 }
 
 // spawn starts the daemon, which must stay in the foreground. It will be killed instead of asked to end: a portal that

@@ -174,6 +174,8 @@ type Env struct {
 	// ServiceIP is a second address of the server for RADIUS and portal pages,
 	// so that opening it to unauthenticated clients does not open ServerIP.
 	ServiceIP netip.Addr
+	// Store is the address of the host "store"; invalid in a topology without one.
+	Store netip.Addr
 	// Outer are the addresses of two gateways on the link between them, first that of the clients' gateway: invalid
 	// where there is one router.
 	Outer [2]netip.Addr

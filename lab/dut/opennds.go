@@ -101,11 +101,8 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 	if err != nil {
 		return err
 	}
-	// Without this an openNDS under load exits by itself; the script explains why.
-	settle := agent.Command{
-		Argv: []string{"sh", "-c", `exec sh "$0/opennds-settle.sh" "$(pgrep -xo opennds)"`, o.Dir}, Timeout: settleTimeout}
-	if _, err := o.Host("router").Run(ctx, settle); err != nil {
-		return fmt.Errorf("opennds did not come to rest after starting: %w", err)
+	if err := o.settle(ctx); err != nil {
+		return err
 	}
 	answer, err := o.answerTime(ctx)
 	if err != nil {
@@ -113,6 +110,17 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 	}
 	o.login = max(o.login, loginAnswers*answer)
 	o.setLogin(openNDSAtOnce(answer))
+	return nil
+}
+
+// settle returns when the daemon has come to rest after its start. Without this an openNDS under load exits by itself;
+// the script explains why.
+func (o *OpenNDS) settle(ctx context.Context) error {
+	settle := agent.Command{
+		Argv: []string{"sh", "-c", `exec sh "$0/opennds-settle.sh" "$(pgrep -xo opennds)"`, o.Dir}, Timeout: settleTimeout}
+	if _, err := o.Host("router").Run(ctx, settle); err != nil {
+		return fmt.Errorf("opennds did not come to rest after starting: %w", err)
+	}
 	return nil
 }
 

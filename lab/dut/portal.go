@@ -24,6 +24,7 @@ type portal struct {
 	Dir       string // folder of the portal's files, on each host
 	Secret    string // new for each start: of the RADIUS server, or of the splash page
 	WebPort   int    // TCP port of the portal's pages on the router
+	Kept      bool   // the RADIUS server keeps what it is told of sessions: see Accounted
 	clients   int
 	Admission client.Admission
 	daemons   []daemon // spawned, in this order
@@ -40,6 +41,7 @@ func (p *portal) MaxClients(least int) int { return max(least, 2*p.clients) }
 
 // run starts a daemon with a command and returns once all probes have succeeded.
 func (p *portal) run(ctx context.Context, d daemon, argv []string, probes ...probe) error {
+	d.argv = argv
 	p.daemons = append(p.daemons, d)
 	if err := d.spawn(ctx, argv...); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/measure/failover"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/measure/rate"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
@@ -45,7 +46,7 @@ type Table []Measure
 // All are the measures that ship with the lab.
 func All() Table {
 	return Table{cost.Measure{}, logins.Measure{}, throughput.Measure{}, capture.Measure{}, rate.Measure{},
-		transfer.Measure{}, transition.Measure{}}
+		transfer.Measure{}, transition.Measure{}, failover.Measure{}}
 }
 
 // Catalogue returns the names that experiments may use: these measures, and the devices and topologies that ship with

@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
+	"github.com/gateweigh/gateweigh/lab/measure/failover"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/measure/transfer"
 	"github.com/gateweigh/gateweigh/lab/measure/transition"
@@ -23,7 +24,7 @@ func TestColumnsHaveOneName(t *testing.T) {
 		result.FrameSize, "60", result.LinkMbps, 20, transfer.RouterSpeed, 1, logins.LoginRate, 1, capture.SnapLength, 1,
 		capture.BufferKiB, 1,
 		capture.Filter, "udp", capture.Work, "gzip", capture.Programs, 1, capture.CPUs, 1, result.BackgroundPct, 1,
-		transition.BackgroundKind, "idle")
+		transition.BackgroundKind, "idle", failover.Fault, "kill")
 	for _, m := range measure.All() {
 		s := m.Summarise(result.Run{}, analysis.Options{})
 		s.Cells = []analysis.Cell{{Cell: cell, Metrics: analysis.Figures{}}}

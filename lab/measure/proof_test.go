@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
+	"github.com/gateweigh/gateweigh/lab/measure/failover"
 	"github.com/gateweigh/gateweigh/lab/measure/rate"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/measure/transition"
@@ -29,7 +30,7 @@ var proofExperiments = map[string]string{
 }
 
 // testedByMeasure are the measures whose own tests run a device with a failing proof.
-var testedByMeasure = []string{capture.Name, rate.Name, throughput.Name, transition.Name}
+var testedByMeasure = []string{capture.Name, failover.Name, rate.Name, throughput.Name, transition.Name}
 
 // TestEveryMeasureAsksForTheProof: every measure asks for the device's proof. If the proof fails, all trials are
 // rejected, and the reason is what the proof printed.

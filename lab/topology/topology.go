@@ -48,6 +48,7 @@ type Addressing struct {
 	RouterWAN netip.Addr   // the router's address towards the server
 	ServerIP  netip.Addr   // where traffic goes
 	ServiceIP netip.Addr   // a second address of the server: RADIUS and portal pages
+	Store     netip.Addr   // of the host for a store that gateways share; invalid: there is none
 	// Outer are the addresses of two gateways on the link between them, the clients' gateway first. They are invalid in a
 	// topology with one router.
 	Outer [2]netip.Addr

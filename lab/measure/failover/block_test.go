@@ -59,7 +59,8 @@ faults = ["none", "restart", "kill", "link"]
 		t.Errorf("%d faults planned, want 2", out.Planned)
 	}
 	notes := strings.Join(run.Environment.Notes, "\n")
-	for _, want := range []string{"open, fault kill: its table has no daemon to kill", "open, fault link: it is one gateway"} {
+	for _, want := range []string{
+		"open, fault kill: its table has no daemon to kill", "open, fault link: it is one gateway"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes lack %q: %s", want, notes)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// toldWithin is how long the RADIUS server may wait for the last records after all clients have logged out. Devices send
-// a record again after some seconds.
+// toldWithin is how long the RADIUS server may wait for the last records after all clients have logged out. Devices
+// send a record again after some seconds.
 const toldWithin = 20 * time.Second
 
 // account has all clients log out, and compares what the RADIUS server was told.
@@ -78,8 +78,8 @@ func (b *openBlock) judge(ctx context.Context, t *Trial, w watching, proof bench
 		bench.RejectIf(t.CauseError != "", "the fault could not be caused: %s", t.CauseError),
 		bench.RejectIf(silent > 0, "%s had no packets before the fault", words.Counted(silent, "client")),
 		bench.RejectIf(t.Logins.Early > 0, "%s failed before the fault", words.Counted(t.Logins.Early, "login")),
-		bench.RejectIf(t.LateMs > ms(int64(maxLate)), "a packet left %.0f ms late, limit %d ms: the lab was held up", t.LateMs,
-			maxLate.Milliseconds())}
+		bench.RejectIf(t.LateMs > ms(int64(maxLate)), "a packet left %.0f ms late, limit %d ms: the lab was held up",
+			t.LateMs, maxLate.Milliseconds())}
 	for _, text := range ended.Lab {
 		rules = append(rules, bench.RejectIf(b.fault != dut.FaultStore, "lab: %s", text))
 	}

@@ -49,8 +49,9 @@ var Metrics = perWindow(
 	analysis.Metric{Name: AcctLost, Short: "not told", Unit: "records",
 		Text: "Starts and Stops that the RADIUS server was not told", Better: analysis.Less, Range: analysis.Amounts,
 		Value: sum("accounts.no_start", "accounts.no_stop")},
-	analysis.Metric{Name: AcctDoubled, Short: "told twice", Unit: "records", Text: "Starts and Stops that it was told twice",
-		Better: analysis.Less, Range: analysis.Amounts, Value: sum("accounts.twice_started", "accounts.twice_stopped")},
+	analysis.Metric{Name: AcctDoubled, Short: "told twice", Unit: "records",
+		Text: "Starts and Stops that it was told twice", Better: analysis.Less, Range: analysis.Amounts,
+		Value: sum("accounts.twice_started", "accounts.twice_stopped")},
 	analysis.Metric{Name: AcctPct, Short: "accounted", Unit: "%",
 		Text: "bytes of which it was told, of those that passed as IP packets", Range: analysis.Amounts, Value: accountedPct},
 )

@@ -102,7 +102,8 @@ func comeIn(b *testing.B, secret, devices string, log func()) time.Duration {
 	_, err := g.openRADIUS(ctx)
 	must(b, err)
 	defer g.radius.Close()
-	must(b, g.openPortal())
+	_, err = g.openPortal(ctx)
+	must(b, err)
 	plain, err := portal.Listen(ctx, netip.MustParseAddrPort("10.1.0.1:8080"))
 	must(b, err)
 	all := portal.Listeners{Plain: []net.Listener{plain}}

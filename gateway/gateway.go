@@ -195,7 +195,7 @@ func (g *gateway) parts() []part {
 		{"accounting", func(context.Context) (opened, error) { return opened{run: g.account}, nil }},
 		{"requests of RADIUS servers", g.openRequests},
 		{"OpenID providers", g.openProviders},
-		step("login", g.openPortal),
+		{"login", g.openPortal},
 		{"devices", g.openDevices}, // closed before the sessions, which it admits
 		{"pppoe", g.openLines},     // closed before the sessions: a link that ends by then is taken up by the next daemon
 		{"ident", g.openIdent},

@@ -2,14 +2,10 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -198,21 +194,26 @@ func CheckFiles(cfg *config.Config) []Finding {
 }
 
 // openPortal creates the portal if it is enabled.
-func (g *gateway) openPortal() (err error) {
+func (g *gateway) openPortal(context.Context) (o opened, err error) {
 	if !g.cfg.Portal.Enabled {
-		return nil
+		return o, nil
 	}
 	sources, accounts, err := g.authenticator()
 	if err != nil {
-		return err
+		return o, err
 	}
-	key, err := keptKey(filepath.Join(g.cfg.StateDir, "portal.key"), keySize)
+	path := filepath.Join(g.cfg.StateDir, "portal.key")
+	key, err := keptKey(path, keySize)
 	if err != nil {
-		return err
+		return o, err
 	}
 	g.users = accounts
-	g.portal, err = g.newPortal(key, limitDefaults{g.table, g, false}, sources)
-	return err
+	if g.portal, err = g.newPortal(key, limitDefaults{g.table, g, false}, sources); err != nil {
+		return o, err
+	}
+	leave := g.store.shareKey(&sharedKey{name: perNetwork("portal", g.cfg.Name), path: path, present: key,
+		use: g.portal.SetKey, log: g.log})
+	return opened{close: func() error { leave(); return nil }}, nil
 }
 
 // newPortal makes the portal, and what speaks with one elsewhere.
@@ -303,25 +304,6 @@ func openListeners(ctx context.Context, cfg *config.Config, home bool, all *port
 		}
 	}
 	return nil
-}
-
-const keySize = 32 // bytes
-
-// keptKey reads a secret key of size bytes, or creates and stores one.
-func keptKey(path string, size int) ([]byte, error) {
-	key, err := os.ReadFile(path)
-	if err == nil && len(key) == size {
-		return key, nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading the key %s: %w", path, err)
-	}
-	key = make([]byte, size)
-	rand.Read(key)
-	if err := os.WriteFile(path, key, 0o600); err != nil {
-		return nil, fmt.Errorf("keeping the key %s: %w", path, err)
-	}
-	return key, nil
 }
 
 // leases tells the table of sessions about DHCP's leases.

@@ -150,11 +150,14 @@ func (s *sharedStore) showIn(to *control.Status) {
 }
 
 // sessionKind returns the kind of a network's sessions in the store.
-func sessionKind(network string) string {
+func sessionKind(network string) string { return perNetwork("sessions", network) }
+
+// perNetwork is the name of something that each network has.
+func perNetwork(what, network string) string {
 	if network == "" {
-		return "sessions"
+		return what
 	}
-	return "sessions." + network
+	return what + "." + network
 }
 
 // networkOfKind is the network of a kind that sessionKind returned.

@@ -90,7 +90,7 @@ func (m *Mirror) Changed(key string, content []byte) {
 		}
 		m.changed[key] = content
 	}
-	m.signal()
+	m.store.signal()
 }
 
 // compare has all records compared.
@@ -98,7 +98,7 @@ func (m *Mirror) compare() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.doubt(time.Now())
-	m.signal()
+	m.store.signal()
 }
 
 // doubt notes that the store may differ from the file since a time. mu is held.
@@ -106,13 +106,6 @@ func (m *Mirror) doubt(since time.Time) {
 	m.doubts++
 	if m.uncertain.IsZero() {
 		m.uncertain = since
-	}
-}
-
-func (m *Mirror) signal() {
-	select {
-	case m.store.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -150,7 +143,7 @@ func (m *Mirror) send(ctx context.Context) error {
 		if m.doubts == doubts {
 			m.uncertain = time.Time{}
 		} else {
-			m.signal() // something else happened meanwhile: compare again
+			m.store.signal() // something else happened meanwhile: compare again
 		}
 		m.mu.Unlock()
 	}
@@ -215,7 +208,7 @@ func (m *Mirror) write(ctx context.Context, batch []Change) error {
 			batch[i].Version = m.versions[batch[i].Key]
 		}
 		limited, cancel := context.WithTimeout(ctx, patience)
-		outcomes, err := m.store.swap(limited, m.store.client, m.kind, m.store.Gateway, batch)
+		outcomes, err := m.store.swap(limited, m.store.client, m.kind, m.store.Gateway, 0, batch)
 		cancel()
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@
 //
 //	KIND:GATEWAY        hash: a record's key → "VERSION OWNER CONTENT", in which CONTENT is of the kind
 //	KIND:GATEWAY:count  the last version of these records
+//	KIND:all            hash: as KIND:GATEWAY, of records that all gateways have together (Shared)
 //	gateways            hash: GATEWAY → "INSTANCE {…}", the last Member that it said it is
 //	alive:GATEWAY       its INSTANCE, for as long as it counts as there (aliveFor)
 //	epoch               a random text. Where it is another one, the store has been emptied
@@ -29,6 +30,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -97,6 +99,7 @@ type Store struct {
 
 	mu      sync.Mutex // guards what follows
 	mirrors []*Mirror
+	shared  []*Shared
 	state   State
 
 	followers []*following
@@ -136,7 +139,7 @@ func Open(o Options) *Store {
 	s.post.client = s.connect(postConnections, askFor, nil)
 	s.post.answers, s.post.waiting = map[string]Answerer{}, map[string]chan<- answered{}
 	s.client = s.connect(1, patience, func(context.Context, *redis.Conn) error { s.connected.Store(true); return nil })
-	s.asking = s.connect(2, askFor, nil)
+	s.asking = s.connect(4, askFor, nil)
 	s.state.Why = "it was not reached yet"
 	return s
 }
@@ -194,6 +197,9 @@ func (s *Store) Run(ctx context.Context) error {
 			break
 		}
 		s.note(err)
+		if err != nil {
+			s.lost()
+		}
 		wait := time.Until(s.lastBeat.Add(beatEvery))
 		wake := s.wake
 		if err != nil {
@@ -246,8 +252,13 @@ func (s *Store) round(ctx context.Context) error {
 		s.compareAll()
 	}
 	s.mu.Lock()
-	all := append([]*Mirror(nil), s.mirrors...)
+	all, shared := slices.Clone(s.mirrors), slices.Clone(s.shared)
 	s.mu.Unlock()
+	for _, h := range shared {
+		if err := h.send(ctx); err != nil {
+			return err
+		}
+	}
 	for _, m := range all {
 		if err := m.send(ctx); err != nil {
 			return err
@@ -262,6 +273,27 @@ func (s *Store) compareAll() {
 	defer s.mu.Unlock()
 	for _, m := range s.mirrors {
 		m.compare()
+	}
+	for _, h := range s.shared {
+		h.Doubt()
+	}
+}
+
+// signal has Run look for what is to be done.
+func (s *Store) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// lost tells copies that the store is away.
+func (s *Store) lost() {
+	s.mu.Lock()
+	shared := slices.Clone(s.shared)
+	s.mu.Unlock()
+	for _, h := range shared {
+		h.setSynced(false)
 	}
 }
 

@@ -24,9 +24,9 @@ type Outcome struct {
 }
 
 // swap carries out changes of the hash KEYS[1], each only if the record has the version that the change is about. New
-// versions come from KEYS[2]. Arguments are the owner, KIND:GATEWAY, how many changes are kept, and four of each
-// change: key, version, "put" or "delete", content. It returns three for each change. A record that is already as a
-// change says is no other version: the answer to the first try was lost.
+// versions come from KEYS[2], and are above a floor. Arguments are the owner, KIND:GATEWAY, how many changes are kept,
+// the floor, and four of each change: key, version, "put" or "delete", content. It returns three for each change. A
+// record that is already as a change says is no other version: the answer to the first try was lost.
 //
 // The stream KEYS[3] has each change, numbered without gaps by KEYS[4], and the set KEYS[5] has KIND:GATEWAY. Numbers
 // begin with the store's time in microseconds, so that an emptied store has later ones. A server that is full takes
@@ -34,7 +34,7 @@ type Outcome struct {
 //
 // A script takes one round trip and loses no race, whereas WATCH takes two and fails where others write.
 var swap = redis.NewScript(`
-local owner, set, most, out = ARGV[1], ARGV[2], ARGV[3], {}
+local owner, set, most, floor, out = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), {}
 local function tell(key, version, record)
 	local n, told = redis.pcall('INCR', KEYS[4]), nil
 	if n == 1 then
@@ -48,7 +48,7 @@ local function tell(key, version, record)
 	end
 	if type(told) ~= 'string' then redis.call('DEL', KEYS[3], KEYS[4]) end
 end
-for i = 4, #ARGV, 4 do
+for i = 5, #ARGV, 4 do
 	local key, known, kind, content = ARGV[i], ARGV[i+1], ARGV[i+2], ARGV[i+3]
 	local record = redis.call('HGET', KEYS[1], key)
 	local version, has, held = '0', '', nil
@@ -68,7 +68,12 @@ for i = 4, #ARGV, 4 do
 	elseif held == content and has == owner then
 		done = 1
 	elseif version == known then
-		version = string.format('%.0f', redis.call('INCR', KEYS[2]))
+		local n = redis.call('INCR', KEYS[2])
+		if n <= floor then
+			n = floor + 1
+			redis.call('SET', KEYS[2], string.format('%.0f', n))
+		end
+		version = string.format('%.0f', n)
 		record = version .. ' ' .. owner .. ' ' .. content
 		redis.call('SADD', KEYS[5], set)
 		redis.call('HSET', KEYS[1], key, record)
@@ -83,13 +88,15 @@ return out
 // Swap carries out changes of records of a kind that a gateway has, each by itself, and returns an outcome for each.
 // They are all carried out at the same time. After an error some may have been: Swap may be called again.
 func (s *Store) Swap(ctx context.Context, kind, gateway string, changes []Change) ([]Outcome, error) {
-	return s.swap(ctx, s.asking, kind, gateway, changes)
+	return s.swap(ctx, s.asking, kind, gateway, 0, changes)
 }
 
-// swap is Swap by a client.
-func (s *Store) swap(ctx context.Context, c *redis.Client, kind, gateway string, changes []Change) ([]Outcome, error) {
-	args := make([]any, 0, 3+4*len(changes))
-	args = append(args, s.Gateway, kind+":"+gateway, changesKept)
+// swap is Swap by a client. New versions are above floor.
+func (s *Store) swap(ctx context.Context, c *redis.Client, kind, gateway string, floor uint64, changes []Change) (
+	[]Outcome, error,
+) {
+	args := make([]any, 0, 4+4*len(changes))
+	args = append(args, s.Gateway, kind+":"+gateway, changesKept, strconv.FormatUint(floor, 10))
 	for _, c := range changes {
 		what, sealed := "delete", []byte(nil)
 		if c.Content != nil {

@@ -229,6 +229,12 @@ func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key s
 	if p.refuseVoucher(w, page, key, err) { // it was revoked meanwhile
 		return
 	}
+	if errors.Is(err, session.ErrTryAgain) {
+		p.counters.unavailable.Add(1)
+		p.log.Warn("nobody could decide on a log-in", "client", key.String(), "user", login.User, "error", err)
+		p.unavailable(w, page)
+		return
+	}
 	if err != nil {
 		p.log.Error("admitting a client", "client", key.String(), "user", login.User, "error", err)
 		p.fault(w, page)

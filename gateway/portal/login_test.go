@@ -7,7 +7,9 @@
 package portal
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -168,6 +170,25 @@ func TestManyClicksAreOneSession(t *testing.T) {
 	clicks.Wait()
 	if got := w.Stats().Logins; got != 1 {
 		t.Errorf("%d sessions were begun, want 1", got)
+	}
+}
+
+// TestKeyReplaced: a form and a cookie that were made with the key before stay valid, and new ones are made with the
+// new key.
+func TestKeyReplaced(t *testing.T) {
+	w := start(t, Config{Methods: Methods{ClickThrough: true}, Key: bytes.Repeat([]byte{1}, minKeyBytes)})
+	s, _ := w.table.Get(clientA)
+	form, cookie := token(t, clientA, "/login"), base64.RawURLEncoding.EncodeToString(w.tokens.sessionCookie(s))
+	w.SetKey(bytes.Repeat([]byte{2}, minKeyBytes))
+	w.SetKey(bytes.Repeat([]byte{2}, minKeyBytes))
+	if now := w.tokens.formToken(s.Key, time.Now()); now == form || !w.tokens.valid(now, s.Key, time.Now()) {
+		t.Errorf("a form has %s, before it was %s", now, form)
+	}
+	if !w.tokens.isCookieOf(cookie, s) {
+		t.Error("the cookie is no longer valid")
+	}
+	if r := request(t, clientA, base+"/login", url.Values{"token": {form}, "method": {"click"}}); r.StatusCode != 303 {
+		t.Errorf("the form of before is answered by %s", r.Status)
 	}
 }
 

@@ -186,7 +186,8 @@ func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 		return nil, fmt.Errorf("portal: %w", err)
 	}
 	cfg.setDefaults()
-	p := &Portal{cfg: cfg, sessions: sessions, auth: auth, log: cfg.Log, guard: cfg.Guard, tokens: tokens{cfg.Key}}
+	p := &Portal{cfg: cfg, sessions: sessions, auth: auth, log: cfg.Log, guard: cfg.Guard}
+	p.tokens.set(cfg.Key)
 	for _, tries := range []*budget.Senders[[6]byte]{&p.buttonTries, &p.answerTries} {
 		tries.Rate, tries.Size = providerRate, providerDevices
 	}
@@ -304,6 +305,9 @@ func (c *Config) setDefaults() {
 	}
 	c.Name = strings.ToLower(c.Name)
 }
+
+// SetKey replaces Config.Key. Forms and cookies that were made with former keys stay valid until the portal ends.
+func (p *Portal) SetKey(secret []byte) { p.tokens.set(secret) }
 
 // host is the portal's host in links.
 func (p *Portal) host() string {

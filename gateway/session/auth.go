@@ -53,6 +53,8 @@ var (
 		"the server asks for more than a password (Access-Challenge), which a client here cannot give")
 	// ErrBusy means that too many clients log in at once; the credentials were not checked.
 	ErrBusy = errors.New("too many logins at once: try again in a few seconds")
+	// ErrTryAgain means that the credentials may be right, and what they allow is not known now.
+	ErrTryAgain = errors.New("it cannot be decided now: try again later")
 )
 
 // Rejection is an ErrRejected with a message for the user.

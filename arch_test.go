@@ -45,8 +45,8 @@ var allowedImports = map[string][]string{
 	"gateway/config":        {"gateway/datapath", "gateway/datapath/kinds", "textfile"},
 	"gateway/control":       {"gateway/session", "gateway/voucher"},
 	"gateway/voucher/sheet": {"gateway/voucher"}, // prints vouchers
-	"gateway/voucher": {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker",
-		"gateway/timeline"},
+	"gateway/voucher": {"gateway/allowance", "gateway/cluster", "gateway/session", "gateway/statefile",
+		"gateway/ticker", "gateway/timeline"}, // cluster: gateways may have vouchers together
 	"gateway/allowance": {"gateway/session"}, // time and bytes that sessions share
 	// so much a day
 	"gateway/daily": {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker",

@@ -23,7 +23,7 @@ func (g *gateway) openVouchers(context.Context) (o opened, err error) {
 	if g.vouchers != nil || !g.cfg.Auth.Has(config.MethodVoucher) && errors.Is(missing, fs.ErrNotExist) {
 		return o, nil
 	}
-	if g.vouchers, err = openBook(g.cfg.StateDir, g.log); err != nil {
+	if g.vouchers, err = openBook(g.cfg.StateDir, g.store, g.log); err != nil {
 		return o, err
 	}
 	o = opened{run: g.vouchers.Run, close: g.vouchers.Close}
@@ -35,7 +35,7 @@ func (s *several) openVouchers(context.Context) (o opened, err error) {
 	if err := os.MkdirAll(s.cfg.StateDir, 0o700); err != nil {
 		return o, fmt.Errorf("making state_dir: %w", err)
 	}
-	if s.vouchers, err = openBook(s.cfg.StateDir, s.Log); err != nil {
+	if s.vouchers, err = openBook(s.cfg.StateDir, &s.store, s.Log); err != nil {
 		return o, err
 	}
 	o = opened{run: s.vouchers.Run, close: s.vouchers.Close}
@@ -71,9 +71,16 @@ func (g *gateway) endsAtStart(s session.Session) session.Cause {
 	return g.vouchers.TakeUp(g.cfg.Name, s)
 }
 
-// openBook opens the vouchers in a state folder. A damaged file is set aside.
-func openBook(folder string, log *slog.Logger) (*voucher.Book, error) {
-	book, err := voucher.Open(folder, log)
+// openBook opens the vouchers in a state folder, which all gateways have together that have a store. A damaged file is
+// set aside.
+func openBook(folder string, store *sharedStore, log *slog.Logger) (*voucher.Book, error) {
+	open := func() (*voucher.Book, error) {
+		if store.Store == nil {
+			return voucher.Open(folder, log)
+		}
+		return voucher.OpenShared(folder, store.Store, nil, log)
+	}
+	book, err := open()
 	if !errors.Is(err, statefile.ErrDamaged) {
 		return book, err
 	}
@@ -84,7 +91,7 @@ func openBook(folder string, log *slog.Logger) (*voucher.Book, error) {
 	}
 	log.Error("the vouchers' file is damaged and was set aside: no voucher is known until a copy of it is put back",
 		"file", path, "now", movedTo, "err", err)
-	return voucher.Open(folder, log)
+	return open()
 }
 
 // LoginURL is the URL of the portal's login page.

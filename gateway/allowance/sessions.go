@@ -35,6 +35,10 @@ type Table interface {
 // Sessions are the open sessions of holders, and those that have ended and whose use is not in a record yet. A session
 // may have several holders. Its methods may be called from several goroutines.
 type Sessions[Holder cmp.Ordered] struct {
+	// Elsewhere returns a session of another gateway, as far as it is known here, with times of this machine; nil: there
+	// is no other. It is set before the first call.
+	Elsewhere func(Use) (s session.Session, known bool)
+
 	log *slog.Logger
 
 	mu      sync.Mutex // guards what follows
@@ -150,6 +154,38 @@ func (a *Sessions[Holder]) PutBack(h Holder, all []End) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended[h] = append(all, a.ended[h]...)
+}
+
+// Pending returns the ends of a holder's sessions that are not in its record yet.
+func (a *Sessions[Holder]) Pending(h Holder) []End {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.ended[h])
+}
+
+// Of returns the open sessions of a holder. It looks at those of all.
+func (a *Sessions[Holder]) Of(h Holder) (sessions []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ofOne[h] == 0 {
+		return nil
+	}
+	for id, holders := range a.open {
+		if slices.Contains(holders, h) {
+			sessions = append(sessions, id)
+		}
+	}
+	return sessions
+}
+
+// EachTable calls visit with the networks that are served, and their tables.
+func (a *Sessions[Holder]) EachTable(visit func(network string, t Table)) {
+	a.mu.Lock()
+	tables := maps.Clone(a.tables)
+	a.mu.Unlock()
+	for network, t := range tables {
+		visit(network, t)
+	}
 }
 
 // Serve has the sessions of a network looked after in its table, and Leave ends that: they go on as they are.

@@ -21,6 +21,8 @@ type Used struct {
 type Use struct {
 	Session string     `json:"i"`           // its ID
 	Network string     `json:"n,omitempty"` // where it is; empty: there is one network
+	Gateway string     `json:"g,omitempty"` // that has it; empty: the only one
+	Left    bool       `json:"l,omitempty"` // its device has begun another one elsewhere: it ends, and has no place
 	MAC     string     `json:"m"`
 	Addr    netip.Addr `json:"a"`
 	// What the session had used before the time that is counted: nanoseconds, and bytes.
@@ -46,16 +48,27 @@ func (r *Used) Check(mostUses int) error {
 	return nil
 }
 
-// Close takes a session out of a record and adds what it used, if it is there.
-func (r *Used) Close(e End) {
+// Places is how many sessions of a record have a place.
+func (r *Used) Places() (n int) {
+	for _, u := range r.Uses {
+		if !u.Left {
+			n++
+		}
+	}
+	return n
+}
+
+// Close takes a session out of a record and adds what it used, if it is there, and reports that.
+func (r *Used) Close(e End) bool {
 	i := slices.IndexFunc(r.Uses, func(u Use) bool { return u.Session == e.Session })
 	if i < 0 {
-		return
+		return false
 	}
 	u := r.Uses[i]
 	r.Uses = slices.Delete(r.Uses, i, i+1)
 	r.Online += int64(min(max(e.Online-time.Duration(u.OnlineBefore), 0), time.Duration(math.MaxInt64-r.Online)))
 	r.Bytes += min(e.Bytes-min(u.BytesBefore, e.Bytes), math.MaxUint64-r.Bytes)
+	return true
 }
 
 // Usage is what the open sessions of a holder have used so far.
@@ -66,14 +79,18 @@ type Usage struct {
 }
 
 // Usage reads the open sessions of a record. Sessions that have ended, and those of networks that are not served now,
-// count as nothing.
+// count as nothing; those of other gateways as Elsewhere says.
 func (a *Sessions[Holder]) Usage(r *Used) (all Usage) {
 	now := time.Now()
 	for _, u := range r.Uses {
 		s, _ := a.Find(u)
-		if s.ID != "" {
-			all.Online += max(now.Sub(s.Began)-time.Duration(u.OnlineBefore), 0)
-			bytes := s.UpBytes + s.DownBytes
+		counted := s
+		if s.ID == "" && u.Gateway != "" && a.Elsewhere != nil {
+			counted, _ = a.Elsewhere(u)
+		}
+		if counted.ID != "" {
+			all.Online += max(now.Sub(counted.Began)-time.Duration(u.OnlineBefore), 0)
+			bytes := counted.UpBytes + counted.DownBytes
 			all.Bytes += bytes - min(u.BytesBefore, bytes)
 		}
 		all.Sessions = append(all.Sessions, s)
@@ -87,7 +104,7 @@ func (r *Used) Share(most, online time.Duration) time.Duration {
 	if most <= 0 {
 		return 0
 	}
-	return max((most-online)/time.Duration(max(len(r.Uses), 1)), time.Nanosecond)
+	return max((most-online)/time.Duration(max(r.Places(), 1)), time.Nanosecond)
 }
 
 // Rest is how many bytes a holder's open sessions have together, of a number of which a part is used; 0: the number is

@@ -1,6 +1,7 @@
 package voucher
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 
 // upToNow returns a voucher with what its sessions used, open ones up to now.
 func (b *Book) upToNow(o *batch, id ID, r *record) Voucher {
+	for _, e := range b.sessions.Pending(id) {
+		r.Close(e)
+	}
 	v := b.show(o, id, r)
 	if len(r.Uses) == 0 {
 		return v
@@ -24,25 +28,49 @@ func (b *Book) upToNow(o *batch, id ID, r *record) Voucher {
 // more, and tells them otherwise what is left for them.
 func (b *Book) balance(id ID) error {
 	defer b.lock(id)()
-	if err := b.change(id, nothing); err != nil {
-		return err
+	away := b.change(id, nothing)
+	if away != nil && !errors.Is(away, session.ErrTryAgain) {
+		return away
 	}
 	r, _, err := b.read(id)
-	if err != nil || len(r.Uses) == 0 {
+	if err != nil {
 		return err
 	}
+	for _, e := range b.sessions.Pending(id) {
+		r.Close(e)
+	}
 	o := b.batchOf(id)
+	if len(r.Uses) == 0 || o == nil {
+		return away
+	}
+	return cmp.Or(b.enforce(id, o, r), away)
+}
+
+// enforce ends the open sessions of a voucher that admits nobody any more, and those that have left, and tells the
+// others what is left for them. The voucher's lock must be held.
+func (b *Book) enforce(id ID, o *batch, r *record) (err error) {
 	u := b.sessions.Usage(&r.Used)
 	online, bytes := r.Online+int64(u.Online), r.Bytes+u.Bytes
-	if cause := b.causeOf(o, r, online, bytes); cause != "" {
-		for _, one := range r.Uses {
-			b.sessions.Kick(one, cause)
+	all, kicked := b.causeOf(o, r, online, bytes), false
+	for _, one := range r.Uses {
+		cause := all
+		if cause == "" && one.Left {
+			cause = session.UserRequest
 		}
-		return b.change(id, nothing)
+		if cause != "" && b.mine(one) {
+			b.sessions.Kick(one, cause)
+			kicked = true
+		}
+	}
+	if kicked || all != "" {
+		err = b.change(id, nothing)
+	}
+	if all != "" {
+		return err
 	}
 	timeout, bytesLeft := b.left(o, r, online, bytes)
 	for i, s := range u.Sessions {
-		if s.ID != "" {
+		if s.ID != "" && !r.Uses[i].Left {
 			err = errors.Join(err, b.sessions.Limit(r.Uses[i], s, timeout, bytesLeft, false))
 		}
 	}

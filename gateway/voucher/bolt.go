@@ -273,7 +273,7 @@ func write(tx *bbolt.Tx, c Change) error {
 			return err
 		}
 	}
-	return nil
+	return writeShared(tx, c)
 }
 
 // Close implements Store.

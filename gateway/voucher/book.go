@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,17 +23,21 @@ const FileName = "vouchers.db"
 
 // Book is a daemon's vouchers, of all of its networks. Its methods may be called from several goroutines.
 type Book struct {
-	store Store
-	log   *slog.Logger
-	clock clock
+	store  Store
+	log    *slog.Logger
+	clock  clock
+	common *shared // the store, where gateways have it together; nil: it is this one's alone
 
 	creating sync.Mutex      // held while a batch is added
 	one      [256]sync.Mutex // held while a voucher changes: that of the ID's last byte
 
 	sessions *allowance.Sessions[ID]
 
-	mu      sync.Mutex
-	batches []*batch // in the order of first; guarded by mu
+	mu      sync.Mutex  // guards what follows
+	batches []*batch    // in the order of first
+	again   map[ID]bool // vouchers that other gateways have changed, to be looked at
+
+	changed chan struct{} // has an element when again has
 }
 
 // clock is what time it is: by the wall clock, and on the state folder's time line (see timeline.Line).
@@ -60,7 +65,9 @@ func Open(folder string, log *slog.Logger) (*Book, error) {
 
 // OpenStore reads the book in a store, which it closes with Close.
 func OpenStore(store Store, log *slog.Logger, c clock) (*Book, error) {
-	b := &Book{store: store, log: log, clock: c, sessions: allowance.New[ID](log)}
+	b := &Book{store: store, log: log, clock: c, sessions: allowance.New[ID](log), again: map[ID]bool{},
+		changed: make(chan struct{}, 1)}
+	b.common, _ = store.(*shared)
 	err := store.Batches(func(first ID, data []byte) error {
 		one, err := decodeBatch(data)
 		if err != nil {
@@ -79,7 +86,9 @@ func OpenStore(store Store, log *slog.Logger, c clock) (*Book, error) {
 			return false, fmt.Errorf("voucher %d: %w", id, err)
 		}
 		for _, u := range r.Uses {
-			b.sessions.Open(u.Session, id)
+			if b.mine(u) {
+				b.sessions.Open(u.Session, id)
+			}
 		}
 		return true, nil
 	})
@@ -95,12 +104,13 @@ func (b *Book) Create(name string, count int, terms Terms) ([]Voucher, error) {
 	}
 	b.creating.Lock()
 	defer b.creating.Unlock()
-	one, err := b.next(name)
-	if err != nil {
-		return nil, err
-	}
-	one.Count, one.Terms, one.Created = count, terms, b.clock.wall().UTC().Truncate(time.Second)
-	for range 3 { // codes are taken once in a thousand years
+	var err error
+	for range createTries {
+		var one *batch
+		if one, err = b.next(name); err != nil {
+			return nil, err
+		}
+		one.Count, one.Terms, one.Created = count, terms, b.clock.wall().UTC().Truncate(time.Second)
 		var all []Voucher
 		c := Change{Batches: []Record{{ID: one.first, Is: encode(one)}}, Vouchers: make([]Record, 0, count)}
 		codes := newCodes(count)
@@ -110,34 +120,51 @@ func (b *Book) Create(name string, count int, terms Terms) ([]Voucher, error) {
 			c.Vouchers = append(c.Vouchers, Record{ID: id, Is: r.encode(), Code: code})
 			all = append(all, b.show(one, id, r))
 		}
-		if err = b.store.Write(c); !errors.Is(err, ErrChanged) {
-			if err != nil {
-				return nil, err
-			}
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.batches = append(b.batches, one)
+		if err = b.store.Write(c); err == nil {
+			b.addBatch(one)
 			b.log.Info("vouchers made", "batch", one.Name, "vouchers", count)
 			return all, nil
+		}
+		if !errors.Is(err, ErrChanged) && !(name == "" && errors.Is(err, ErrTaken)) {
+			return nil, err
 		}
 	}
 	return nil, err
 }
+
+// createTries bounds how often a batch is tried again: codes are taken once in a thousand years, but another gateway
+// may make a batch at the same time.
+const createTries = 5
+
+// addBatch adds a batch, if it is not known.
+func (b *Book) addBatch(one *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i, known := slices.BinarySearchFunc(b.batches, one.first, byFirst)
+	if !known {
+		b.batches = slices.Insert(b.batches, i, one)
+	}
+}
+
+// byFirst compares a batch with the ID of a voucher.
+func byFirst(o *batch, id ID) int { return cmp.Compare(o.first, id) }
 
 // next returns a batch of a name with the next IDs.
 func (b *Book) next(name string) (*batch, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one := &batch{Name: name, first: 1}
-	if n := len(b.batches); n > 0 {
-		one.first = b.batches[n-1].first + ID(b.batches[n-1].Count)
+	taken, all := map[string]bool{}, 0
+	for _, o := range b.batches {
+		one.first = o.first + ID(o.Count)
+		taken[o.Name] = true
+		all += o.Count
 	}
-	if one.first > maxVouchers {
+	if all >= maxVouchers {
 		return nil, ErrFull
 	}
-	taken := map[string]bool{}
-	for _, o := range b.batches {
-		taken[o.Name] = true
+	if b.common != nil {
+		one.first = sharedID(b.clock.wall())
 	}
 	if taken[name] {
 		return nil, ErrTaken
@@ -154,7 +181,7 @@ func (b *Book) next(name string) (*batch, error) {
 func (b *Book) batchOf(id ID) *batch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i, found := slices.BinarySearchFunc(b.batches, id, func(o *batch, id ID) int { return cmp.Compare(o.first, id) })
+	i, found := slices.BinarySearchFunc(b.batches, id, byFirst)
 	if !found {
 		i--
 	}
@@ -268,7 +295,7 @@ func (b *Book) eachFrom(name string, from ID, yield func(Voucher) bool) error {
 	if err := b.settle(); err != nil { // on a full disk the list is wanted all the same
 		b.log.Warn(notSettled, "err", err)
 	}
-	next, end := ID(1), ID(maxVouchers+MaxCount+1)
+	next, end := ID(1), ID(math.MaxUint64)
 	if name != "" {
 		var err error
 		if next, end, err = b.find(name); err != nil {
@@ -284,13 +311,15 @@ func (b *Book) eachFrom(name string, from ID, yield func(Voucher) bool) error {
 			}
 			r, err := decodeRecord(data)
 			o := b.batchOf(id)
-			if err == nil && o == nil {
+			if err == nil && o == nil && b.common == nil {
 				err = fmt.Errorf("voucher %d is of no batch", id)
 			}
 			if err != nil {
 				return false, err
 			}
-			next = id + 1
+			if next = id + 1; o == nil { // of a batch that was never completed
+				return true, nil
+			}
 			some = append(some, b.upToNow(o, id, r))
 			return true, nil
 		})
@@ -317,6 +346,9 @@ func (b *Book) Login(typed string) (session.Login, error) {
 		return session.Login{}, fmt.Errorf("vouchers: %w: %w", session.Reject(""), err)
 	}
 	id, err := b.store.Find(code)
+	if err == nil && id == 0 && b.common != nil && !b.common.ready() {
+		err = session.ErrTryAgain // it may be one that another gateway made
+	}
 	if err == nil && id == 0 {
 		err = fmt.Errorf("%w: there is no such code", session.Reject(""))
 	}

@@ -27,6 +27,8 @@ type record struct {
 	Code    Code  `json:"c"`
 	First   int64 `json:"f,omitempty"` // first use: nanoseconds since 1970 of the state folder's time line; 0: never
 	Revoked bool  `json:"r,omitempty"`
+	// Fence is a session whose begin may reach the store late: now that the record is another one, it comes too late.
+	Fence string `json:"x,omitempty"`
 	allowance.Used
 }
 

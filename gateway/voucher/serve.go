@@ -26,44 +26,58 @@ func (b *Book) TakeUp(network string, s session.Session) (cause session.Cause) {
 	}
 	_, number := SplitName(name)
 	id, _, err := b.find(name)
+	if err != nil && b.common != nil && !b.common.ready() {
+		return "" // other gateways may know it: see merge
+	}
 	if err != nil || number == 0 {
 		b.log.Warn("voucher: a session ends, because nobody knows its voucher", "user", s.User, "session", s.ID)
 		return session.AdminReset
 	}
 	defer b.lock(id)()
 	o, added := b.batchOf(id), false
-	err = b.change(id, func(r *record) error {
-		place := slices.IndexFunc(r.Uses, func(u allowance.Use) bool { return u.Session == s.ID })
-		if added = place < 0; added {
-			if len(r.Uses) >= maxUses {
-				return session.ErrSessions
-			}
-			place = len(r.Uses)
-			r.Uses = append(r.Uses, allowance.Use{Session: s.ID, Network: network, MAC: net.HardwareAddr(s.MAC[:]).String(),
-				Addr: s.Addr})
-			if r.First == 0 {
-				r.First = b.clock.line().Add(-time.Since(s.Began)).UnixNano()
-			}
-		}
-		r.Uses[place].Network = network
-		u := b.sessions.Usage(&r.Used)
-		if !slices.ContainsFunc(u.Sessions, func(one session.Session) bool { return one.ID == s.ID }) {
-			u.Online, u.Bytes = u.Online+time.Since(s.Began), u.Bytes+s.UpBytes+s.DownBytes
-		}
-		cause = b.causeOf(o, r, r.Online+int64(u.Online), r.Bytes+u.Bytes)
-		if cause == "" && place >= o.Terms.Devices {
-			cause = session.AdminReset
-		}
-		return nil
+	err = b.change(id, func(r *record) (err error) {
+		cause, added, err = b.hold(o, r, network, s)
+		return err
 	})
+	if errors.Is(err, session.ErrTryAgain) { // it goes on, and is taken up again when the store is back
+		err, cause = nil, ""
+	}
 	if err != nil {
 		b.log.Warn("voucher: a session ends, because it cannot be counted", "user", s.User, "session", s.ID, "err", err)
 		return session.AdminReset
 	}
-	if added {
+	if added && !slices.Contains(b.sessions.Holders(s.ID), id) {
 		b.sessions.Open(s.ID, id)
 	}
 	return cause
+}
+
+// hold puts a session of a network into the record of its voucher, where it is not there, and returns why it must end;
+// empty: it goes on.
+func (b *Book) hold(o *batch, r *record, network string, s session.Session) (cause session.Cause, added bool,
+	err error) {
+	place := slices.IndexFunc(r.Uses, func(u allowance.Use) bool { return u.Session == s.ID })
+	if added = place < 0; added {
+		if len(r.Uses) >= maxUses {
+			return "", false, session.ErrSessions
+		}
+		place = len(r.Uses)
+		r.Uses = append(r.Uses, allowance.Use{Session: s.ID, Network: network, Gateway: b.gateway(),
+			MAC: net.HardwareAddr(s.MAC[:]).String(), Addr: s.Addr})
+		if r.First == 0 {
+			r.First = b.clock.line().Add(-time.Since(s.Began)).UnixNano()
+		}
+	}
+	r.Uses[place].Network, r.Uses[place].Gateway = network, b.gateway()
+	u := b.sessions.Usage(&r.Used)
+	if !slices.ContainsFunc(u.Sessions, func(one session.Session) bool { return one.ID == s.ID }) {
+		u.Online, u.Bytes = u.Online+time.Since(s.Began), u.Bytes+s.UpBytes+s.DownBytes
+	}
+	cause = b.causeOf(o, r, r.Online+int64(u.Online), r.Bytes+u.Bytes)
+	if cause == "" && place >= o.Terms.Devices+len(r.Uses)-r.Places() {
+		cause = session.AdminReset
+	}
+	return cause, added, nil
 }
 
 // away counts a voucher's sessions in networks that are not served now.
@@ -73,7 +87,7 @@ func (b *Book) away(id ID) (n int, err error) {
 		return 0, err
 	}
 	for _, u := range r.Uses {
-		if !b.serves(u.Network) {
+		if b.mine(u) && !b.serves(u.Network) {
 			n++
 		}
 	}
@@ -99,7 +113,7 @@ func (b *Book) Serve(network string, t Table) error {
 			return err
 		}
 		for _, u := range r.Uses {
-			if u.Network == network {
+			if u.Network == network && b.mine(u) {
 				recorded[u.Session] = true
 				ids = append(ids, id)
 			}
@@ -112,7 +126,9 @@ func (b *Book) Serve(network string, t Table) error {
 	b.takeUpAll(network, t)
 	var err error
 	for _, id := range ids {
-		err = errors.Join(err, b.balance(id))
+		if failed := b.balance(id); !errors.Is(failed, session.ErrTryAgain) {
+			err = errors.Join(err, failed)
+		}
 	}
 	return err
 }
@@ -152,7 +168,7 @@ func (b *Book) Retain(served func(network string) bool) error {
 			return err
 		}
 		for _, u := range r.Uses {
-			if !served(u.Network) {
+			if b.mine(u) && !served(u.Network) {
 				b.sessions.Note(allowance.End{Session: u.Session})
 			}
 		}

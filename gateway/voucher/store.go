@@ -24,6 +24,11 @@ var ErrChanged = errors.New("the voucher was changed meanwhile")
 type Change struct {
 	Batches  []Record // new ones, by the IDs of their first vouchers
 	Vouchers []Record
+
+	// Of a shared book's file alone: ends of sessions that wait for the store, and the IDs of sessions whose ends are
+	// there.
+	kept    []keptEnd
+	settled []string
 }
 
 // Record is the change of one record.
@@ -32,4 +37,6 @@ type Record struct {
 	Was  []byte // nil: it is new
 	Is   []byte
 	Code Code // of a new voucher, by which Find finds it
+
+	version uint64 // in a store that gateways share; 0: it is in none
 }

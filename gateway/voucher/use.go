@@ -4,6 +4,7 @@ package voucher
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,21 +59,24 @@ func (b *Book) change(id ID, edit func(*record) error) error {
 			return err
 		}
 		done := b.sessions.TakeEnded(id)
-		for _, e := range done {
-			r.Close(e)
-		}
+		b.closeAll(r, done)
 		refused := edit(r)
 		if refused != nil && len(done) == 0 {
 			return refused
 		}
 		if refused != nil { // what has ended is written nevertheless
 			r, _, _ = b.read(id)
-			for _, e := range done {
-				r.Close(e)
-			}
+			b.closeAll(r, done)
 		}
+		var c Change
 		if is := r.encode(); !bytes.Equal(is, was) {
-			err = b.store.Write(Change{Vouchers: []Record{{ID: id, Was: was, Is: is}}})
+			c.Vouchers = []Record{{ID: id, Was: was, Is: is}}
+		}
+		for _, e := range done {
+			c.settled = append(c.settled, e.Session)
+		}
+		if len(c.Vouchers) > 0 || b.common != nil && len(done) > 0 {
+			err = b.store.Write(c)
 		}
 		if err == nil {
 			for _, e := range done {
@@ -82,10 +86,20 @@ func (b *Book) change(id ID, edit func(*record) error) error {
 		}
 		b.sessions.PutBack(id, done)
 		if !errors.Is(err, ErrChanged) {
-			return err
+			return cmp.Or(refused, err)
 		}
 	}
 	return ErrChanged
+}
+
+// closeAll closes sessions that have ended in a record. One that is not there may have its begin on the way to the
+// store.
+func (b *Book) closeAll(r *record, done []allowance.End) {
+	for _, e := range done {
+		if !r.Close(e) && b.common != nil {
+			r.Fence = e.Session
+		}
+	}
 }
 
 // lock holds a voucher for a change.
@@ -109,8 +123,8 @@ func (b *Book) Begin(login *session.Login, key session.Key, network string) erro
 	defer b.lock(first)()
 	o := b.batchOf(first)
 	mac := net.HardwareAddr(key.MAC[:]).String()
-	mine := allowance.Use{Session: login.SessionID, Network: network, MAC: mac, Addr: key.Addr}
-	err = b.take(first, o, mine, login)
+	mine := allowance.Use{Session: login.SessionID, Network: network, Gateway: b.gateway(), MAC: mac, Addr: key.Addr}
+	err = b.take(first, o, mine, login, false)
 	if !errors.Is(err, session.ErrSessions) {
 		return err
 	}
@@ -118,16 +132,18 @@ func (b *Book) Begin(login *session.Login, key session.Key, network string) erro
 	if failed != nil {
 		return failed
 	}
-	i := slices.IndexFunc(r.Uses, func(u allowance.Use) bool { return u.MAC == mac })
+	i := slices.IndexFunc(r.Uses, func(u allowance.Use) bool { return u.MAC == mac && !u.Left })
 	if i < 0 {
 		return err
 	}
-	if former := r.Uses[i]; former.Network != network && !b.serves(former.Network) {
+	if former := r.Uses[i]; !b.mine(former) {
+		return b.take(first, o, mine, login, true)
+	} else if former.Network != network && !b.serves(former.Network) {
 		b.sessions.Note(allowance.End{Session: former.Session}) // it ends, and counts, if its network comes back: see TakeUp
 	} else if !b.sessions.Kick(former, session.UserRequest) {
 		return err
 	}
-	return b.take(first, o, mine, login)
+	return b.take(first, o, mine, login, false)
 }
 
 // serves reports whether the sessions of a network are looked after.
@@ -135,15 +151,20 @@ func (b *Book) serves(network string) bool {
 	return b.sessions.Table(network) != nil
 }
 
-// take is Begin without replacing a session. The voucher's lock must be held.
-func (b *Book) take(id ID, o *batch, mine allowance.Use, login *session.Login) error {
+// take is Begin without replacing a session of this gateway; roamed: one of the device at another gateway ends, which
+// that one sees. The voucher's lock must be held.
+func (b *Book) take(id ID, o *batch, mine allowance.Use, login *session.Login, roamed bool) error {
+	b.sessions.Open(mine.Session, id) // before: other gateways' changes are compared with it
 	err := b.change(id, func(r *record) error {
 		u := b.sessions.Usage(&r.Used)
 		online, data := r.Online+int64(u.Online), r.Bytes+u.Bytes
 		if refused := b.state(o, r, online, data).rejection(); refused != nil {
 			return refused
 		}
-		if len(r.Uses) >= o.Terms.Devices {
+		for i, u := range r.Uses {
+			r.Uses[i].Left = u.Left || roamed && u.MAC == mine.MAC && !b.mine(u)
+		}
+		if r.Places() >= o.Terms.Devices || len(r.Uses) >= maxUses {
 			return session.ErrSessions
 		}
 		if r.First == 0 {
@@ -159,8 +180,8 @@ func (b *Book) take(id ID, o *batch, mine allowance.Use, login *session.Login) e
 		}
 		return nil
 	})
-	if err == nil {
-		b.sessions.Open(mine.Session, id)
+	if err != nil {
+		b.giveUp(id, mine.Session, err)
 	}
 	return err
 }
@@ -209,8 +230,9 @@ func (b *Book) Undo(login session.Login) error {
 		}
 		return nil
 	})
-	if err == nil {
-		b.sessions.Close(login.SessionID, first)
+	if err == nil || errors.Is(err, session.ErrTryAgain) {
+		b.giveUp(first, login.SessionID, err)
+		err = nil
 	}
 	return err
 }
@@ -229,7 +251,11 @@ func (b *Book) EndAccounted(e session.Event) error {
 		return nil
 	}
 	id := holders[0]
-	b.sessions.Note(allowance.End{Session: e.ID, Online: e.At.Sub(e.Began), Bytes: e.UpBytes + e.DownBytes})
+	end := allowance.End{Session: e.ID, Online: e.At.Sub(e.Began), Bytes: e.UpBytes + e.DownBytes}
+	b.sessions.Note(end)
+	if b.common != nil {
+		return b.common.keep(id, end)
+	}
 	defer b.lock(id)()
 	return b.change(id, nothing)
 }
@@ -237,7 +263,11 @@ func (b *Book) EndAccounted(e session.Event) error {
 // settle writes what sessions used that have ended, and shares what is left of their vouchers anew.
 func (b *Book) settle() (err error) {
 	for _, id := range b.sessions.Ended() {
-		err = errors.Join(err, b.balance(id))
+		failed := b.balance(id)
+		if errors.Is(failed, session.ErrTryAgain) {
+			break // they are kept, and written when the store is back
+		}
+		err = errors.Join(err, failed)
 	}
 	return err
 }
@@ -255,6 +285,10 @@ func (b *Book) Run(ctx context.Context) error {
 	look := ticker.Every(lookEvery)
 	defer look.Stop()
 	ahead, saved := b.ahead(), time.Now()
+	var back chan struct{} // nil: there is no store that may be back
+	if b.common != nil {
+		back = b.common.back
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -263,6 +297,12 @@ func (b *Book) Run(ctx context.Context) error {
 			if err := b.settle(); err != nil {
 				b.log.Warn(notSettled, "err", err)
 			}
+			continue
+		case <-back:
+			b.returned()
+			continue
+		case <-b.changed:
+			b.merge()
 			continue
 		case <-look.C:
 		}
@@ -290,7 +330,7 @@ func (b *Book) look(moved bool) {
 		if o == nil || !(n > 1 && o.Terms.Bytes > 0) && !(moved && !o.Terms.Until.IsZero()) {
 			continue
 		}
-		if err := b.balance(id); err != nil {
+		if err := b.balance(id); err != nil && !errors.Is(err, session.ErrTryAgain) {
 			b.log.Warn("voucher: its sessions may go on for too long", "voucher", o.name(id), "err", err)
 		}
 	}

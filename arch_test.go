@@ -51,12 +51,14 @@ var allowedImports = map[string][]string{
 	// so much a day
 	"gateway/daily": {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker",
 		"gateway/timeline"},
-	"gateway/cluster":  {},                   // a store that several gateways share
-	"gateway/rooms":    {"gateway/listfile"}, // who has which room
-	"gateway/due":      {},                   // what is to be done, in the order of its times
-	"gateway/ticker":   {},                   // when those that look from time to time do so
-	"gateway/budget":   {},                   // how often something may be done for each of many senders
-	"gateway/datapath": {"gateway/budget"},
+	"gateway/cluster": {}, // a store that several gateways share
+	// the sessions that other gateways have
+	"gateway/elsewhere": {"gateway/cluster", "gateway/datapath", "gateway/session"},
+	"gateway/rooms":     {"gateway/listfile"}, // who has which room
+	"gateway/due":       {},                   // what is to be done, in the order of its times
+	"gateway/ticker":    {},                   // when those that look from time to time do so
+	"gateway/budget":    {},                   // how often something may be done for each of many senders
+	"gateway/datapath":  {"gateway/budget"},
 	// Data paths, one folder each; none imports another.
 	"gateway/datapath/*": {"gateway/arp", "gateway/ticker", "gateway/budget", "gateway/datapath",
 		"gateway/datapath/machine/...", "gateway/framelink", "gateway/keeper", "gateway/netfilter/guard",

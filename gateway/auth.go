@@ -149,6 +149,7 @@ func (t limitDefaults) Admit(addr netip.Addr, login session.Login) (session.Sess
 	t.g.admitted(s)
 	t.g.endVisits(s)
 	t.g.warnOfPorts(s.Addr)
+	t.g.cameFrom(s, login.Former)
 	if !t.operator {
 		t.g.remember(s, login)
 	}

@@ -33,7 +33,7 @@ type devices struct {
 func (g *gateway) openDevices(context.Context) (o opened, err error) {
 	cfg := g.cfg.Devices
 	g.endWays()
-	if !cfg.On() {
+	if !cfg.On() && !g.takesOver() {
 		return o, nil
 	}
 	var sources []device.Source
@@ -52,7 +52,7 @@ func (g *gateway) openDevices(context.Context) (o opened, err error) {
 		sources, runs = append(sources, listedDevices{g.devices.file, g.table}), append(runs, g.devices.file.Follow)
 	}
 	desk := device.New(device.Config{Sources: sources, Servers: g.deviceServers(), Table: limitDefaults{g.table, g, false},
-		Keep: cfg.AskAgain, Log: g.log})
+		Keep: cfg.AskAgain, Log: g.log, Roaming: g.roaming()})
 	g.devices.desk.Store(desk)
 	if g.devices.file != nil {
 		g.followDevices()
@@ -226,7 +226,8 @@ func (g *gateway) sayNotForgotten(s session.Session, err error) {
 // remember remembers a device after a login, where the person wishes it or the configuration says so.
 func (g *gateway) remember(s session.Session, login session.Login) {
 	r := g.devices.remembered.Load()
-	if r == nil || login.Way != "" || login.Voucher != "" || s.PPPoE.Session != 0 || g.cfg.LAN.Repeats(s.MAC) ||
+	if r == nil || login.Way != "" || login.Former != (session.Former{}) || login.Voucher != "" ||
+		s.PPPoE.Session != 0 || g.cfg.LAN.Repeats(s.MAC) ||
 		g.cfg.Devices.Consent && !login.Remember {
 		return
 	}

@@ -109,6 +109,7 @@ type gateway struct {
 
 	admin adminPage    // of the only network
 	store *sharedStore // of the daemon
+	roams *roams       // between gateways; nil: there is no store
 
 	portless budget.OncePerMinute // messages of clients without ports
 	noVLANs  budget.OncePerMinute // messages of clients whose VLANs are not known
@@ -181,6 +182,7 @@ func (g *gateway) parts() []part {
 		{"forwarding", g.openForwarding},
 		{"connections", g.openConnections}, // ended after the sessions that they belong to
 		{"sessions", g.openTable},
+		{"sessions elsewhere", g.openElsewhere},
 		{"sessions of vouchers", g.serveVouchers},
 		{"sessions of the day", g.serveDaily},
 		{"rooms", g.openRooms},

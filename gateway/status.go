@@ -73,6 +73,7 @@ func (g *gateway) served(st *control.Status) {
 		}
 	}
 	g.showDevices(st)
+	g.roams.showIn(st)
 	g.showRooms(st)
 	if g.pppoe != nil {
 		st.PPPoE = pppoeCounts(g.pppoe.Counts())
@@ -155,6 +156,14 @@ func ownCounts(o ownStats) map[string]uint64 {
 func deviceCounts(d device.Stats) map[string]uint64 {
 	return map[string]uint64{"asked": d.Asked, "admitted": d.Admitted, "refused": d.Refused, "undecided": d.Undecided,
 		"ended": d.Ended, "dropped": d.Dropped}
+}
+
+// showIn adds the counts of roams; nil: there is no store.
+func (r *roams) showIn(to *control.Status) {
+	if r != nil {
+		to.Roams = map[string]uint64{"in": r.in.Load(), "taken": r.taken.Load(), "out": r.out.Load(),
+			"lost": r.lost.Load(), "failed": r.failed.Load()}
+	}
 }
 
 func identCounts(i ident.Stats) map[string]uint64 {

@@ -184,6 +184,9 @@ func (s *sharedStore) eachSession(ctx context.Context,
 				continue
 			}
 			err := s.Each(ctx, kind, m.Name, func(key string, r cluster.Record) error {
+				if r.Owner != "" && r.Owner != m.Name {
+					return nil // another gateway has taken it, in whose set it is
+				}
 				return visit(r.Owner, network, sessionOf(key, r.Content))
 			})
 			if err != nil {
@@ -196,10 +199,8 @@ func (s *sharedStore) eachSession(ctx context.Context,
 
 // sessionOf decodes a session of the store.
 func sessionOf(key string, content []byte) session.Session {
-	if len(content) > 0 && session.KnowsFormat(content[0]) {
-		if client, err := session.Decode(content[1:]); err == nil {
-			return client
-		}
+	if client, err := session.DecodeVersioned(content); err == nil {
+		return client
 	}
 	addr, _ := netip.ParseAddr(key)
 	return session.Session{Key: session.Key{Addr: addr}}

@@ -26,6 +26,19 @@ func (w *world) shareStore(addr, name string) {
 	must(w.t, os.WriteFile(path, text, 0o600))
 }
 
+// shareWith has the daemons of two worlds, gw1 and gw2, use a server on this one's router.
+func (w *world) shareWith(two *world) *redistest.Server {
+	w.t.Helper()
+	w.sh(`ip link add store0 netns $ID-router type veth peer name store0 netns ` + two.id + `-router
+		ip -n $ID-router addr add 10.9.0.1/24 dev store0 && ip -n $ID-router link set store0 up
+		ip -n ` + two.id + `-router addr add 10.9.0.2/24 dev store0 && ip -n ` + two.id + `-router link set store0 up
+		until ip -n ` + two.id + `-router link show store0 | grep -q "state UP"; do sleep 0.01; done`)
+	w.shareStore("127.0.0.1", "gw1")
+	two.shareStore("10.9.0.1:6379", "gw2")
+	return redistest.Start(w.t, redistest.Place{Also: "10.9.0.1", Port: 6379,
+		Inside: []string{"nsenter", "--net=/run/netns/" + w.id + "-router"}})
+}
+
 // cluster returns what "gatewayd cluster status" prints.
 func (w *world) cluster() string {
 	w.t.Helper()
@@ -40,15 +53,7 @@ func TestSharedStore(t *testing.T) {
 	one, two := newWorld(t), newNetwork(t)
 	two.configureNetworks(false, networkOf("stays", 0, ""), networkOf("second", 1, ""))
 	two.addLAN(1)
-	one.sh(`ip link add store0 netns $ID-router type veth peer name store0 netns ` + two.id + `-router
-		ip -n $ID-router addr add 10.9.0.1/24 dev store0 && ip -n $ID-router link set store0 up
-		ip -n ` + two.id + `-router addr add 10.9.0.2/24 dev store0 && ip -n ` + two.id + `-router link set store0 up
-		until ip -n ` + two.id + `-router link show store0 | grep -q "state UP"; do sleep 0.01; done`)
-	const port = 6379
-	server := redistest.Start(t, redistest.Place{Also: "10.9.0.1", Port: port,
-		Inside: []string{"nsenter", "--net=/run/netns/" + one.id + "-router"}})
-	one.shareStore("127.0.0.1", "gw1")
-	two.shareStore("10.9.0.1:6379", "gw2")
+	server := one.shareWith(two)
 	one.start()
 	two.start()
 	ann, bob, eve := one.client(), one.client(), two.client()

@@ -214,11 +214,13 @@ func (s *Store) take(ctx context.Context, m redis.XMessage) {
 	})
 }
 
-// asked reports whether this gateway is to answer a question: who asked still waits, and no other one has its name.
+// asked reports whether this gateway is to answer a question: who asked still waits, no other one has its name, and it
+// did not count as away since it said that it is there.
 func (s *Store) asked(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.clock.at.IsZero() && s.clock.now().UnixMilli()-millis(id) < askMost.Milliseconds()
+	return !s.clock.at.IsZero() && time.Since(s.clock.at) < aliveFor-askMost &&
+		s.clock.now().UnixMilli()-millis(id) < askMost.Milliseconds()
 }
 
 // reply answers a question.

@@ -40,6 +40,7 @@ type Mirror struct {
 	source    Source            // nil: it cannot be read
 	foreign   map[string]string // records that another gateway has, with that one's name
 	newer     int               // records that stay because only a newer version reads them
+	yielded   map[string]uint64 // versions of those that this gateway may replace
 
 	// Of Store.Run.
 	versions map[string]uint64 // of the records in the store
@@ -59,7 +60,7 @@ func (s *Store) Mirror(kind string) *Mirror {
 		return s.mirrors[i]
 	}
 	m := &Mirror{store: s, kind: kind, changed: map[string][]byte{}, foreign: map[string]string{},
-		versions: map[string]uint64{}}
+		yielded: map[string]uint64{}, versions: map[string]uint64{}}
 	s.mirrors = append(s.mirrors, m)
 	return m
 }
@@ -70,7 +71,7 @@ func (m *Mirror) Read(source Source) {
 	m.source = source
 	m.mu.Unlock()
 	if source != nil {
-		m.compare()
+		m.Compare()
 	}
 }
 
@@ -93,8 +94,16 @@ func (m *Mirror) Changed(key string, content []byte) {
 	m.store.signal()
 }
 
-// compare has all records compared.
-func (m *Mirror) compare() {
+// Yield tells the mirror that the gateway has done without a record which another gateway took in a version. What is
+// told of it by Changed from now on replaces that version.
+func (m *Mirror) Yield(key string, version uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.yielded[key] = version
+}
+
+// Compare has all records compared.
+func (m *Mirror) Compare() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.doubt(time.Now())
@@ -204,9 +213,13 @@ func (m *Mirror) write(ctx context.Context, batch []Change) error {
 		if err := m.store.beatIfDue(ctx); err != nil { // a slow store takes its time
 			return err
 		}
-		for i := range batch {
-			batch[i].Version = m.versions[batch[i].Key]
+		m.mu.Lock()
+		for i, c := range batch {
+			yielded := m.yielded[c.Key]
+			delete(m.yielded, c.Key)
+			batch[i].Version = max(m.versions[c.Key], yielded)
 		}
+		m.mu.Unlock()
 		limited, cancel := context.WithTimeout(ctx, patience)
 		outcomes, err := m.store.swap(limited, m.store.client, m.kind, m.store.Gateway, 0, batch)
 		cancel()
@@ -215,11 +228,10 @@ func (m *Mirror) write(ctx context.Context, batch []Change) error {
 		}
 		var again []Change
 		for i, o := range outcomes {
-			key := batch[i].Key
-			if m.versions[key] = o.Version; o.Version == 0 {
+			key, foreign := batch[i].Key, !o.Done && o.Owner != "" && o.Owner != m.store.Gateway
+			if m.versions[key] = o.Version; o.Version == 0 || foreign {
 				delete(m.versions, key)
 			}
-			foreign := !o.Done && o.Owner != "" && o.Owner != m.store.Gateway
 			m.setForeign(key, o.Owner, foreign)
 			if !o.Done && !foreign {
 				again = append(again, batch[i])
@@ -254,6 +266,8 @@ type found struct {
 	owner string
 	own   bool // the gateway's file has it
 	newer bool // only a newer version reads it
+
+	foreign bool // another gateway has taken it
 }
 
 var errEnough = errors.New("enough for now")
@@ -262,25 +276,9 @@ var errEnough = errors.New("enough for now")
 // source does not have.
 func (m *Mirror) compareWith(ctx context.Context, source Source) error {
 	seed := maphash.MakeSeed()
-	there := map[string]*found{}
-	err := m.store.each(ctx, m.store.client, m.kind, m.store.Gateway, func(key string, r Record) error {
-		if len(there)%readMost == 0 {
-			if err := m.store.beatIfDue(ctx); err != nil {
-				return err
-			}
-		}
-		m.versions[key] = r.Version
-		there[key] = &found{sum: maphash.Bytes(seed, r.Content), owner: r.Owner,
-			newer: m.store.Newer != nil && m.store.Newer(m.kind, r.Content)}
-		return nil
-	})
+	there, err := m.readAll(ctx, seed)
 	if err != nil {
 		return err
-	}
-	for key := range m.versions {
-		if there[key] == nil {
-			delete(m.versions, key)
-		}
 	}
 	for more := true; more; {
 		var batch []Change
@@ -291,7 +289,8 @@ func (m *Mirror) compareWith(ctx context.Context, source Source) error {
 				there[key] = f
 			}
 			f.own = true
-			if sum := maphash.Bytes(seed, content); f.owner != m.store.Gateway || f.sum != sum {
+			sum := maphash.Bytes(seed, content)
+			if !m.stays(key, f) && (f.owner != m.store.Gateway || f.sum != sum) {
 				f.owner, f.sum = m.store.Gateway, sum // it will be
 				batch = append(batch, Change{Key: key, Content: bytes.Clone(content)})
 			}
@@ -308,6 +307,41 @@ func (m *Mirror) compareWith(ctx context.Context, source Source) error {
 		}
 	}
 	return m.deleteOthers(ctx, there)
+}
+
+// readAll returns the gateway's records in the store, and remembers the versions of those that it may replace.
+func (m *Mirror) readAll(ctx context.Context, seed maphash.Seed) (map[string]*found, error) {
+	there := map[string]*found{}
+	err := m.store.each(ctx, m.store.client, m.kind, m.store.Gateway, func(key string, r Record) error {
+		if len(there)%readMost == 0 {
+			if err := m.store.beatIfDue(ctx); err != nil {
+				return err
+			}
+		}
+		foreign := r.Owner != "" && r.Owner != m.store.Gateway
+		if m.setForeign(key, r.Owner, foreign); !foreign {
+			m.versions[key] = r.Version
+		}
+		there[key] = &found{sum: maphash.Bytes(seed, r.Content), owner: r.Owner, foreign: foreign,
+			newer: m.store.Newer != nil && m.store.Newer(m.kind, r.Content)}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for key := range m.versions {
+		if there[key] == nil || there[key].foreign {
+			delete(m.versions, key)
+		}
+	}
+	return there, nil
+}
+
+// stays reports whether a record that another gateway has taken is not to be replaced.
+func (m *Mirror) stays(key string, f *found) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return f.foreign && m.yielded[key] == 0
 }
 
 // deleteOthers deletes the gateway's records in the store that its file does not have. Those that only a newer version

@@ -180,7 +180,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			for range b.N {
 				c.prepare()
-				m.compare()
+				m.Compare()
 				if err := m.send(context.Background()); err != nil {
 					b.Fatal(err)
 				}

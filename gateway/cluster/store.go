@@ -189,7 +189,8 @@ func (s *Store) Run(ctx context.Context) error {
 	others.Go(func() { s.readPost(ctx) })
 	defer others.Wait()
 	// The client does not give up an answer that it waits for when the context ends.
-	defer context.AfterFunc(ctx, func() { s.client.Close() })()
+	client := s.client // Close has another one
+	defer context.AfterFunc(ctx, func() { client.Close() })()
 	pause := soonest
 	for ctx.Err() == nil {
 		err := s.round(ctx)
@@ -272,7 +273,7 @@ func (s *Store) compareAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.mirrors {
-		m.compare()
+		m.Compare()
 	}
 	for _, h := range s.shared {
 		h.Doubt()

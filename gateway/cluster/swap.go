@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -131,6 +132,15 @@ type Record struct {
 	Version uint64
 	Owner   string
 	Content []byte
+}
+
+// Get returns a record; found is false where there is none.
+func (s *Store) Get(ctx context.Context, kind, gateway, key string) (r Record, found bool, err error) {
+	text, err := s.asking.HGet(ctx, s.key(kind, gateway), key).Result()
+	if errors.Is(err, redis.Nil) {
+		return r, false, nil
+	}
+	return s.recordOf(kind, gateway, key, text), err == nil, err
 }
 
 // readMost is how many records Each asks for at once.

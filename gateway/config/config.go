@@ -399,7 +399,7 @@ func defaults() *Config {
 		FlowLog: FlowLog{KeepFor: 90 * day, MaxBytes: 10_000_000_000},
 		NAT:     NAT{Hairpin: true},
 		Admin:   Admin{Idle: 30 * time.Minute, Longest: 12 * time.Hour},
-		Store:   Store{Kind: StoreFile, Prefix: "gateweigh:"},
+		Store:   Store{Kind: StoreFile, Prefix: "gateweigh:", Roaming: RoamingOff},
 		lines:   map[string]int{},
 		rows:    map[string]int{},
 	}

@@ -400,6 +400,10 @@ var meanings = map[string]meaning{
 	"store.name": {unset: required + " with `\"redis\"`", text: "what this gateway is called in the store; each has " +
 		"its own"},
 	"store.prefix": {text: "begins all keys in the store"},
+	"store.roaming": {text: "whether a device that has a session at another gateway comes in here without a login, and " +
+		"leaves there: `\"mac\"` if it has the same MAC address, `\"address\"` if it has the same IP address too, " +
+		"`\"off\"` never. Devices behind `lan.repeaters` and on PPPoE never do. Of several networks, those of the same " +
+		"name belong together"},
 }
 
 const (

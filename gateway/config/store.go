@@ -20,6 +20,13 @@ const (
 	StoreRedis = "redis" // copies of its records in a server of Redis or Valkey
 )
 
+// Values of store.roaming: what a device must have in common with a session of another gateway.
+const (
+	RoamingOff       = "off"     // nothing makes up for a login
+	RoamingByMAC     = "mac"     // the MAC address
+	RoamingByAddress = "address" // the MAC address and the address
+)
+
 // Store is where a gateway keeps its records.
 type Store struct {
 	Kind           string   // StoreFile or StoreRedis
@@ -32,6 +39,7 @@ type Store struct {
 	CAFile         string // PEM, of the servers' certificates; empty: no TLS
 	Name           string // this gateway's
 	Prefix         string // of all keys
+	Roaming        string // RoamingOff, RoamingByMAC or RoamingByAddress
 }
 
 // StoreSentinels is how gatewayd logs in at Sentinels.
@@ -87,6 +95,7 @@ func (c *Config) storeSettings() []setting {
 		keyAt("store.ca_file", &s.CAFile, file),
 		keyAt("store.name", &s.Name, readGatewayName),
 		keyAt("store.prefix", &s.Prefix, readKeyPrefix),
+		keyAt("store.roaming", &s.Roaming, strict.Word(RoamingOff, RoamingByMAC, RoamingByAddress)),
 	}
 }
 
@@ -96,8 +105,11 @@ func (k *checker) checkStore() {
 	if s.Kind == StoreFile {
 		k.refuseUnused(`store.kind is not "redis"`, "store.addresses", "store.sentinel_master", "store.user",
 			"store.password_file", "store.sentinel_user", "store.sentinel_password_file", "store.ca_file", "store.name",
-			"store.prefix")
+			"store.prefix", "store.roaming")
 		return
+	}
+	if s.Roaming != RoamingOff && k.PPPoE.Enabled && !k.Portal.Enabled && !k.Devices.On() {
+		k.report("store.roaming", noEffect+": clients come in on PPPoE, where each line logs in itself")
 	}
 	if s.SentinelMaster == "" {
 		k.refuseUnused("store.sentinel_master is not set, so there are no Sentinels", "store.sentinel_user",

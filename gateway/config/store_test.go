@@ -30,6 +30,8 @@ func TestStoreMistakes(t *testing.T) {
 		redis + name + "addresses = [\"a\", \"b\"]":         "store.addresses: must be that of one server",
 		redis + name + "addresses = [\"192.0.2.20:70000\"]": "store.addresses: each value must",
 		redis + name + "addresses = [\"a b\"]":              "store.addresses: each value must",
+		"roaming = \"mac\"":                                 `store.roaming: has no effect: store.kind is not "redis"`,
+		redis + at + name + "roaming = \"both\"":            `store.roaming: must be`,
 	} {
 		_, err := Parse("f", []byte(inStore(text)))
 		if err == nil || !strings.Contains(err.Error(), want) {

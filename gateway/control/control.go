@@ -116,6 +116,7 @@ type Status struct {
 	UAM     map[string]uint64 `json:"uam,omitempty"`     // by word, of a portal elsewhere
 	PPPoE   map[string]uint64 `json:"pppoe,omitempty"`   // by word
 	Devices map[string]uint64 `json:"devices,omitempty"` // by word
+	Roams   map[string]uint64 `json:"roams,omitempty"`   // by word
 	Ident   map[string]uint64 `json:"ident,omitempty"`   // by word
 	Flows   map[string]uint64 `json:"flows,omitempty"`   // by word, of the flow log
 	Admin   map[string]uint64 `json:"admin,omitempty"`   // by word, of the admin page; of several networks together

@@ -34,6 +34,7 @@ type Table interface {
 type Config struct {
 	Sources []Source // of this machine, asked in this order, until one lets the device in
 	Servers Source   // asked where none of them does; nil: none
+	Roaming Roaming  // asked first about devices that were seen; nil: none
 	Table   Table
 	Keep    time.Duration // how long an answer holds
 	Log     *slog.Logger
@@ -109,6 +110,8 @@ type answer struct {
 	seen    bool          // it waits because it was seen outside
 	unsure  bool          // a source of this machine could not answer
 	tries   int           // how often in a row nobody could answer
+
+	roamAfter time.Time // the device's session at another gateway may be asked for again
 }
 
 // New makes a desk.
@@ -164,6 +167,7 @@ func (d *Desk) Seen(mac datapath.MAC) {
 		d.enqueue(mac, true)
 		a.seen = len(outside) > 0
 	case len(outside) > 0:
+		d.expectRoam(a, mac)
 		d.enqueue(mac, false)
 	}
 }
@@ -283,6 +287,9 @@ func (d *Desk) decide(l *lane, mac datapath.MAC, before answer) (found *answer, 
 	}
 	if len(inside) > 0 && !before.seen { // an address of before must not take the session back
 		outside = nil
+	}
+	if found := d.roam(l, outside, before); found != nil {
+		return found, true
 	}
 	id, client := "", append(outside, inside...)[0]
 	moved := before.moved || before.isOfAnother(client)

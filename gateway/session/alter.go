@@ -36,15 +36,21 @@ func (t *Table) Alter(addr netip.Addr, id string, edit func(*Limits)) error {
 
 // Kick is End for the session with an ID at an address. It can also return ErrLater.
 func (t *Table) Kick(addr netip.Addr, id string, cause Cause) error {
-	err := t.ofSession(addr, id, func(c *client) error {
+	_, err := t.Release(addr, id, cause)
+	return err
+}
+
+// Release is Kick that returns the session with its final counts, once the data path no longer forwards for the client.
+func (t *Table) Release(addr netip.Addr, id string, cause Cause) (ended Session, err error) {
+	err = t.ofSession(addr, id, func(c *client) (err error) {
 		next := c.withoutSession()
-		_, err := t.finish(c, &next, cause, t.clock.now())
+		ended, err = t.finish(c, &next, cause, t.clock.now())
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("end the session %s of %s: %w", id, addr, err)
+		return ended, fmt.Errorf("end the session %s of %s: %w", id, addr, err)
 	}
-	return nil
+	return ended, nil
 }
 
 // ofSession calls f with the client of an address, whose op is held meanwhile, if the client has the session with an

@@ -64,6 +64,14 @@ func Decode(record []byte) (Session, error) {
 	return s, err
 }
 
+// DecodeVersioned decodes a client's record behind the number of its format.
+func DecodeVersioned(content []byte) (Session, error) {
+	if len(content) == 0 || !KnowsFormat(content[0]) {
+		return Session{}, ErrDamaged
+	}
+	return Decode(content[1:])
+}
+
 func decodeClient(b []byte) (s Session, read reading, err error) {
 	d := decoder{rest: b}
 	s = d.session()

@@ -143,10 +143,15 @@ type Login struct {
 	Networks []netip.Prefix
 	// IPv6 is what the server gives the client by IPv6; nil: nothing.
 	IPv6 *Grant6
+	// Former is the session at another gateway that this one goes on with; zero: none. It is not stored in the table.
+	Former Former
 	// SessionID is the session's ID if it was chosen before the login was decided; empty: Admit chooses one. In the table
 	// it is Session.ID.
 	SessionID string
 }
+
+// Former names a session of another gateway.
+type Former struct{ Gateway, ID string }
 
 // Guest is what a person said and accepted who came in by a click. It is never changed.
 type Guest struct {

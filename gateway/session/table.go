@@ -356,6 +356,12 @@ func (t *Table) Records(visit func(Record) error) error {
 	return t.journal.store.Clients(func(id datapath.ID, record []byte) error { return visit(Record{id, record}) })
 }
 
+// OnLine converts a time of the wall clock to the line of the times in records.
+func (t *Table) OnLine(wall time.Time) time.Time { return t.clock.inFile(t.clock.tableTime(wall)) }
+
+// Wall is the opposite of OnLine.
+func (t *Table) Wall(onLine time.Time) time.Time { return t.clock.time(t.clock.ofFile(onLine)) }
+
 // holdOpen keeps the table open until openLock is unlocked for reading.
 func (t *Table) holdOpen() error {
 	t.openLock.RLock()

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf16"
 )
 
@@ -73,18 +74,104 @@ func Decode(data []byte) ([]byte, error) {
 	return Trim([]byte(string(utf16.Decode(units)))), nil
 }
 
-// Read reads a file of at most that many bytes, without byte order marks in front. Errors name the file.
-func Read(path string, most int) ([]byte, error) {
-	f, err := os.Open(path)
+// Open opens a regular file, perhaps behind a symbolic link, for reading. It never waits: a pipe, a device, a socket or
+// a folder is an error. Errors name the file.
+func Open(path string) (*os.File, error) {
+	f, info, err := open(path)
+	if err == nil && !info.Mode().IsRegular() {
+		f.Close()
+		return nil, irregular(path, info)
+	}
+	return f, err
+}
+
+// open opens what is at a path, also a pipe that nobody writes to, without waiting for anyone.
+func open(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, Plain(err)
+		return nil, nil, Plain(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, Plain(err)
+	}
+	return f, info, nil
+}
+
+// irregular says that what is at a path is no file to read from.
+func irregular(path string, info fs.FileInfo) error {
+	if info.IsDir() {
+		return Plain(&fs.PathError{Op: "read", Path: path, Err: syscall.EISDIR})
+	}
+	return fmt.Errorf("%s is no regular file, but a %s: name a file", path, kindOf(info.Mode()))
+}
+
+// kindOf says what is no regular file.
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
+}
+
+// Read reads a regular file of at most that many bytes, without byte order marks in front. Errors name the file.
+func Read(path string, most int) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	return readAll(f, path, most)
+}
+
+// pipeWait is how long ReadOnce waits for the program that writes to a pipe. Tests change it.
+var pipeWait = 5 * time.Second
+
+// ReadOnce is Read for a text that is needed once, which may also come from a pipe, such as /dev/stdin or <(COMMAND) in
+// a shell. The program that writes to it must have opened it, and end within pipeWait.
+func ReadOnce(path string, most int) ([]byte, error) {
+	f, info, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	isPipe := info.Mode()&fs.ModeNamedPipe != 0
+	if !isPipe && !info.Mode().IsRegular() {
+		return nil, irregular(path, info)
+	}
+	if isPipe {
+		if err := f.SetReadDeadline(time.Now().Add(pipeWait)); err != nil {
+			return nil, Plain(err)
+		}
+	}
+	data, err := readAll(f, path, most)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("%s is a pipe to which a program still writes after %v: write to a file, and name that", path,
+			pipeWait)
+	case err == nil && isPipe && len(data) == 0:
+		err = fmt.Errorf("%s is a pipe to which nobody writes: name a file", path)
+	}
+	return data, err
+}
+
+func readAll(r io.Reader, path string, most int) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
 	if err == nil && len(data) > most {
 		err = fmt.Errorf("%s is larger than %d bytes", path, most)
 	}
 	return Trim(data), Plain(err)
+}
+
+// Stranger is the user whose file it is, where that is neither root nor the user of this process, and could therefore
+// read and change it.
+func Stranger(info fs.FileInfo) (uid int, is bool) {
+	uid = int(info.Sys().(*syscall.Stat_t).Uid) // always, on Linux
+	return uid, uid != 0 && uid != os.Geteuid()
 }
 
 // plain is an error whose text is in plain words.
@@ -111,6 +198,8 @@ func Plain(err error) error {
 		text = of.Path + " does not exist"
 	case errors.Is(of.Err, syscall.EISDIR):
 		text = of.Path + " is a folder, no file"
+	case errors.Is(of.Err, syscall.ENXIO):
+		text = of.Path + " is no regular file, but a socket: name a file"
 	case errors.Is(of.Err, syscall.ENOTDIR):
 		text = of.Path + " is below a file, which is no folder"
 	case errors.Is(of.Err, fs.ErrPermission):

@@ -20,7 +20,7 @@ func checkConfigCommand() *cobra.Command {
 			"forwarding. An error is what `gatewayd run` would refuse; warnings change nothing.",
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			cfg, err := config.Load(args[0])
+			cfg, err := config.LoadOnce(args[0])
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}

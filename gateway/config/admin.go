@@ -151,7 +151,7 @@ func (k *checker) checkAdminFiles() {
 // AdminAccounts reads which file of accounts a configuration names. The file need not exist, and no other key is
 // checked, so that the first account can be made.
 func AdminAccounts(path string) (string, error) {
-	data, err := readConfig(path)
+	data, err := readConfig(path, textfile.Read)
 	if err != nil {
 		return "", err
 	}

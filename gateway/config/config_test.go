@@ -295,7 +295,7 @@ func TestLoadChecksFiles(t *testing.T) {
 		"users.file = \"key.pem/x\"":         "users.file: " + dir + "/key.pem/x is below a file, …",
 		"state_dir = \"\"":                   "state_dir: must be an absolute path, not \"\"",
 		"portal.tls_cert = \".\"":            "portal.tls_cert: " + dir + " is a folder, no file",
-		"portal.tls_cert = \"/dev/null\"":    "portal.tls_cert: /dev/null has no BEGIN CERTIFICATE in it: … PEM",
+		"portal.tls_cert = \"/dev/null\"":    "portal.tls_cert: /dev/null is no regular file, but a device: …",
 		"portal.tls_cert = \"key.pem\"":      "portal.tls_cert: " + pem + " has no BEGIN CERTIFICATE in it: … PEM",
 		"portal.tls_cert = \"key.pem/x\"":    "portal.tls_cert: " + dir + "/key.pem/x is below a file, …",
 		"radius.primary.secret_file = \".\"": "radius.primary.secret_file: … " + dir + " …",

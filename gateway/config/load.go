@@ -27,8 +27,13 @@ const maxFileBytes = 1 << 20
 
 // Load reads and checks a file and the files it names: secrets, certificates, the users'
 // file, templates. Mistakes are strict.Problems.
-func Load(path string) (*Config, error) {
-	data, err := readConfig(path)
+func Load(path string) (*Config, error) { return load(path, textfile.Read) }
+
+// LoadOnce is Load for a configuration that is not read again, which may come from a pipe (textfile.ReadOnce).
+func LoadOnce(path string) (*Config, error) { return load(path, textfile.ReadOnce) }
+
+func load(path string, read func(string, int) ([]byte, error)) (*Config, error) {
+	data, err := readConfig(path, read)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +101,7 @@ func Parse(name string, data []byte) (*Config, error) {
 // LANInterfaces reads only the interfaces towards clients, for programs that must keep the LANs closed even if other
 // keys are wrong. If the file is not TOML from some line on, it returns both those above the line, and the error.
 func LANInterfaces(path string) ([]string, error) {
-	data, err := readConfig(path)
+	data, err := readConfig(path, textfile.Read)
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +146,8 @@ func lanInterfaces(path string, entries []strict.Entry) (found []string, problem
 }
 
 // readConfig reads a configuration's text.
-func readConfig(path string) ([]byte, error) {
-	data, err := textfile.Read(path, maxFileBytes)
+func readConfig(path string, read func(string, int) ([]byte, error)) ([]byte, error) {
+	data, err := read(path, maxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: gatewayd example-config prints one to begin with, and -c names one that is elsewhere", err)
 	}
@@ -211,6 +216,12 @@ func (k *checker) secretIn(key, path string) (read string) {
 
 // secretAt is secretIn for a key on a line.
 func (k *checker) secretAt(line int, key, path string) (read string) {
+	if info, err := os.Stat(path); err == nil {
+		if owner, strange := textfile.Stranger(info); strange {
+			k.reportAt(line, key, "%s belongs to user %d, who could change it: chown root %s", path, owner, path)
+			return ""
+		}
+	}
 	if isPublic(path) {
 		k.reportAt(line, key, "everyone can read %s: chmod o-r %s", path, path)
 		return ""

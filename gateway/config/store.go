@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"net"
 	"net/netip"
-	"os"
 	"regexp"
 	"strconv"
 
@@ -144,10 +143,10 @@ func (k *checker) openStore() {
 	if f == "" {
 		return
 	}
-	text, err := os.ReadFile(f)
+	text, err := textfile.Read(f, maxFileBytes)
 	switch {
 	case err != nil:
-		k.report("store.ca_file", "%v", textfile.Plain(err))
+		k.report("store.ca_file", "%v", err)
 	case !x509.NewCertPool().AppendCertsFromPEM(text):
 		k.report("store.ca_file", "%s has no certificate in PEM: name the file of the authority that signed the server's", f)
 	}

@@ -183,9 +183,6 @@ func stampOf(info fs.FileInfo) stamp {
 	return stamp{dev: uint64(st.Dev), inode: st.Ino, size: st.Size, modified: st.Mtim, meta: st.Ctim}
 }
 
-// ownerOf returns the user ID of the file's owner.
-func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
-
 // changed returns the time of the last change of the file or its permissions. Programs cannot set it, unlike the
 // modification time.
 func (s stamp) changed() time.Time { return time.Unix(s.meta.Unix()) }
@@ -207,14 +204,15 @@ func (f *File[E]) load() (map[string]E, stamp, error) {
 		return nil, stamp{}, err
 	}
 	seen := stampOf(info)
+	owner, strange := textfile.Stranger(info)
 	switch mode := info.Mode(); {
 	case !mode.IsRegular():
 		return nil, seen, fmt.Errorf("%s: is no regular file", path)
 	case mode.Perm()&f.kind.Refused != 0:
 		return nil, seen, fmt.Errorf("%s: has mode %#o: %s %s", path, mode.Perm(), f.kind.Remedy, path)
-	case ownerOf(info) != 0 && ownerOf(info) != os.Geteuid():
+	case strange:
 		return nil, seen,
-			fmt.Errorf("%s: belongs to user %d, who could change %s: chown root %s", path, ownerOf(info), f.kind.Matter, path)
+			fmt.Errorf("%s: belongs to user %d, who could change %s: chown root %s", path, owner, f.kind.Matter, path)
 	case info.Size() > MaxFile:
 		return nil, seen, fmt.Errorf("%s: has %d bytes: %d at most", path, info.Size(), MaxFile)
 	}

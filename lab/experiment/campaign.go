@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/internal/near"
 	"github.com/gateweigh/gateweigh/internal/strict"
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // Campaign is a campaign file: several experiments whose blocks are spread over the nodes of a scheduler.
@@ -27,12 +26,7 @@ var campaignFields = slices.Concat([]fieldOf[Campaign]{
 // ReadCampaign reads a campaign file. isCampaign is false where the file lacks the key experiments, and so is an
 // experiment. The error for a campaign file with mistakes is strict.Problems.
 func ReadCampaign(path string) (c Campaign, isCampaign bool, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return c, false, fmt.Errorf("reading campaign: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes))
+	data, err := textfile.Read(path, maxFileBytes)
 	if err != nil {
 		return c, false, fmt.Errorf("reading campaign: %w", err)
 	}

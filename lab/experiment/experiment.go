@@ -13,9 +13,7 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -27,11 +25,11 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/gateweigh/gateweigh/internal/near"
-	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // Kinds of pacing, and protocols. Package client has the kinds of client, traffic those of traffic, and result modes,
@@ -148,17 +146,9 @@ var builtinFiles embed.FS
 // Load reads and checks an experiment file. The error for a file with mistakes is strict.Problems, or a *strict.Error
 // where it is no TOML.
 func (c Catalogue) Load(path string) (*Experiment, error) {
-	f, err := os.Open(path)
+	data, err := textfile.ReadOnce(path, maxFileBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading experiment: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading experiment: %w", err)
-	}
-	if len(data) > maxFileBytes {
-		return nil, &strict.Error{File: path, Line: 1, Problem: "larger than 1 MiB: not an experiment file"}
 	}
 	return c.Parse(path, data)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames"
 	"github.com/gateweigh/gateweigh/lab/traffic/frames/capture"
+	"github.com/gateweigh/gateweigh/textfile"
 )
 
 // sizesFile is the content of a file that frame_sizes names: a histogram of sizes, or a capture of packets.
@@ -114,16 +114,9 @@ func readSizesFile(at, base string) (f sizesFile, err error) {
 	if !nameForm.MatchString(base) {
 		return f, fmt.Errorf("%s: the name goes into those of folders: rename it to letters, digits, '-', '_' and '.'", at)
 	}
-	info, err := os.Stat(at)
-	if err == nil && !info.Mode().IsRegular() { // to open a pipe could wait for ever
-		err = fmt.Errorf("%s is no regular file", at)
-	}
+	file, err := textfile.Open(at)
 	if err != nil {
 		return f, fmt.Errorf("reading frame sizes (relative names begin in the experiment file's folder): %w", err)
-	}
-	file, err := os.Open(at)
-	if err != nil {
-		return f, fmt.Errorf("reading frame sizes: %w", err)
 	}
 	defer file.Close()
 	if filepath.Ext(base) == histogramEnding {

@@ -146,7 +146,7 @@ func TestBadSizesFromFiles(t *testing.T) {
 		{`"none.csv"`, "", "frame_sizes", "no size has a weight"},
 		{`"bad.csv"`, "", "frame_sizes", "bad.csv:2"},
 		{`"huge.csv"`, "", "frame_sizes", "1 MiB"},
-		{`"folder.csv"`, "", "frame_sizes", "no regular file"},
+		{`"folder.csv"`, "", "frame_sizes", "folder.csv is a folder, no file"},
 		{`"empty.pcap"`, "", "frame_sizes", "empty"},
 		{`"cut.pcap"`, "", "frame_sizes", "packet 2"},
 		{`"text.pcap"`, "", "frame_sizes", "no pcap"},

@@ -82,8 +82,11 @@ func TestTwoFormats(t *testing.T) {
 		}
 	}
 	found := map[string]string{}
-	netnstest.Must(t, shared.eachSession(t.Context(), func(gateway, _ string, s session.Session) error {
-		found[gateway] += fmt.Sprint(s.Addr, " ", s.User, " ", s.State, ";")
+	netnstest.Must(t, shared.eachSession(t.Context(), func(c control.ClusterClient) error {
+		if isAway := c.Gateway != "gw1"; c.Away != isAway || isAway == (time.Since(c.AsOf) < time.Minute) {
+			t.Errorf("%s: away %v, as of %v", c.Gateway, c.Away, c.AsOf)
+		}
+		found[c.Gateway] += fmt.Sprint(c.Client.Addr, " ", c.Client.User, " ", c.Client.State, ";")
 		return nil
 	}))
 	both := func(a, b string) bool { return found["new"] == a+b || found["new"] == b+a }

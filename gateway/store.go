@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/cluster"
 	"github.com/gateweigh/gateweigh/gateway/config"
@@ -170,9 +171,7 @@ func networkOfKind(kind string) (network string, is bool) {
 
 // eachSession calls visit with the sessions of all gateways, as the store has them, until visit fails. A record that
 // cannot be read, as of a newer gatewayd, has an address alone.
-func (s *sharedStore) eachSession(ctx context.Context,
-	visit func(gateway, network string, client session.Session) error,
-) error {
+func (s *sharedStore) eachSession(ctx context.Context, visit func(control.ClusterClient) error) error {
 	all, err := s.Members(ctx)
 	if err != nil {
 		return err
@@ -187,7 +186,12 @@ func (s *sharedStore) eachSession(ctx context.Context,
 				if r.Owner != "" && r.Owner != m.Name {
 					return nil // another gateway has taken it, in whose set it is
 				}
-				return visit(r.Owner, network, sessionOf(key, r.Content))
+				c := control.ClusterClient{Gateway: m.Name, Network: network, AsOf: time.Now(),
+					Client: sessionOf(key, r.Content)}
+				if !m.There {
+					c.Away, c.AsOf = true, m.Said
+				}
+				return visit(c)
 			})
 			if err != nil {
 				return err
@@ -219,7 +223,7 @@ func (s *sharedStore) cluster() *control.Cluster {
 		}
 		return list, err
 	}
-	return &control.Cluster{Members: members, Sessions: s.eachSession}
+	return &control.Cluster{Members: members, Sessions: s.eachSession, Forget: s.Forget}
 }
 
 // sessionsNow counts clients that are logged in.

@@ -20,7 +20,7 @@ func clusterCommand(socket *string) *cobra.Command {
 		Args:  usage(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(clusterStatusCommand(socket), clusterSessionsCommand(socket))
+	cmd.AddCommand(clusterStatusCommand(socket), clusterSessionsCommand(socket), clusterForgetCommand(socket))
 	return cmd
 }
 
@@ -29,10 +29,10 @@ func clusterStatusCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show which gateways use the store, their versions, sessions and how far behind the store is",
-		Long: "Shows the gateways that use the store, as each has said itself there within the last two seconds. One that\n" +
-			"has not said so for ten seconds counts as away, with what it said last. WAITING is how many changes of its\n" +
-			"records were not in the store yet, and BEHIND how long the oldest of them had waited. FORMAT is the newest\n" +
-			"format of sessions' records that it reads. The daemon asks the store, with store.kind = \"redis\".",
+		Long: "Shows the gateways that use the store, as each has said itself there. It says so every two seconds, as far as it\n" +
+			"reaches the store; one that has not for ten seconds counts as away, with what it said last. WAITING is how\n" +
+			"many changes of its records were not in the store yet, and BEHIND how long the oldest of them had waited.\n" +
+			"FORMAT is the newest format of sessions' records that it reads. The daemon asks the store, with store.kind = \"redis\".",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)
@@ -65,9 +65,10 @@ func clusterSessionsCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List the clients of all gateways that share the store",
-		Long: "Lists the clients of all gateways, as the store has them: with counts of the last minute, and those of a\n" +
-			"gateway that is away as they were. A record of a newer gatewayd is unreadable. With --json, one object a line,\n" +
-			"as gatewayd sessions has them, and the gateway.",
+		Long: "Lists the clients of all gateways, as the store has them: with counts of the last minute. Those of a gateway\n" +
+			"that is away are marked, and shown as they were when it was last there, TIME too. A record of a newer gatewayd\n" +
+			"is unreadable. With --json, one object a line, as gatewayd sessions has them, with the gateway, whether that is\n" +
+			"away, and as of when.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)
@@ -75,7 +76,7 @@ func clusterSessionsCommand(socket *string) *cobra.Command {
 				return err
 			}
 			out := bufio.NewWriter(stdout)
-			show := clusterTable(out, time.Now())
+			show := clusterTable(out)
 			if asJSON {
 				encoder := json.NewEncoder(out)
 				show = func(s control.ClusterSession) error { return encoder.Encode(s) }
@@ -92,8 +93,29 @@ func clusterSessionsCommand(socket *string) *cobra.Command {
 	return cmd
 }
 
+func clusterForgetCommand(socket *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "forget GATEWAY",
+		Short: "Delete a gateway that is gone for good from the store, with what it kept there",
+		Long: "Deletes a gateway, and all that the store has of it, so that it is no longer listed. It is refused while\n" +
+			"that gateway is there. If it comes back later, it writes its sessions to the store again.",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := dial(*socket)
+			if err != nil {
+				return err
+			}
+			if err := c.ForgetGateway(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(stdout, "the store has nothing of %s any more\n", plain(args[0], 63))
+			return nil
+		},
+	}
+}
+
 // clusterTable returns a function that writes a client's row, and the table's head before the first row.
-func clusterTable(w io.Writer, now time.Time) func(control.ClusterSession) error {
+func clusterTable(w io.Writer) func(control.ClusterSession) error {
 	const row = "%-16s  %-15s  %-15s  %-17s  %-13s  %9s  %9s  %9s  %s\n"
 	first := true
 	return func(s control.ClusterSession) error {
@@ -102,10 +124,14 @@ func clusterTable(w io.Writer, now time.Time) func(control.ClusterSession) error
 			fmt.Fprintf(w, row, "GATEWAY", "NETWORK", "ADDRESS", "MAC", "STATE", "TIME", "UP", "DOWN", "USER")
 		}
 		began, up, down := "-", "-", "-"
-		if !s.Began.IsZero() {
-			began, up, down = units.Duration(now.Sub(s.Began)), units.Bytes(s.UpBytes), units.Bytes(s.DownBytes)
+		gateway := plain(s.Gateway, 63)
+		if s.Away {
+			gateway += " (away)"
 		}
-		_, err := fmt.Fprintf(w, row, plain(s.Gateway, 63), orDash(plain(s.Network, 15)), s.Addr, s.MAC, s.State, began, up,
+		if !s.Began.IsZero() {
+			began, up, down = units.Duration(max(0, s.AsOf.Sub(s.Began))), units.Bytes(s.UpBytes), units.Bytes(s.DownBytes)
+		}
+		_, err := fmt.Fprintf(w, row, gateway, orDash(plain(s.Network, 15)), s.Addr, s.MAC, s.State, began, up,
 			down, orDash(plain(s.User, 40)))
 		return err
 	}

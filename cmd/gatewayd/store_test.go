@@ -134,4 +134,15 @@ func TestSharedStore(t *testing.T) {
 		}
 		return nil
 	})
+	gatewayd := one.program + ` --socket $DIR/run/control.sock cluster `
+	if out := one.sh(gatewayd + `sessions`); !regexp.MustCompile(`(?m)^gw2 \(away\) +stays .* ann$`).MatchString(out) {
+		t.Errorf("the other gateway's sessions are not marked:\n%s", out)
+	}
+	if out := one.sh(gatewayd + `forget gw1 2>&1 || true`); !strings.Contains(out, "gw1 is there") {
+		t.Errorf("a gateway that is there is forgotten: %s", out)
+	}
+	one.sh(gatewayd + `forget gw2`)
+	if out := one.cluster() + one.sh(gatewayd+`sessions`); strings.Contains(out, "gw2") {
+		t.Errorf("after forget:\n%s", out)
+	}
 }

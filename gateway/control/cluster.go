@@ -17,12 +17,24 @@ type Cluster struct {
 	Members func(context.Context) ([]Member, error)
 	// Sessions calls visit with the clients of all gateways, in no order, until visit fails. One whose record cannot be
 	// read has an address alone.
-	Sessions func(ctx context.Context, visit func(gateway, network string, client session.Session) error) error
+	Sessions func(ctx context.Context, visit func(ClusterClient) error) error
+	// Forget deletes a gateway that is away, and what the store has of it.
+	Forget func(ctx context.Context, gateway string) error
+}
+
+// ClusterClient is a client as the store has it.
+type ClusterClient struct {
+	Gateway, Network string // that has it
+	Client           session.Session
+	Away             bool      // its gateway is
+	AsOf             time.Time // now, or when that gateway said last that it is there
 }
 
 // ClusterSession is a client of one of several gateways.
 type ClusterSession struct {
-	Gateway string `json:"gateway"` // that has it
+	Gateway string    `json:"gateway"` // that has it
+	Away    bool      `json:"away"`    // the gateway is: the client was so when that was there
+	AsOf    time.Time `json:"as_of"`   // when the client was so
 	Session
 }
 
@@ -57,16 +69,16 @@ func (s *server) clusterSessions(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	user, sent := r.URL.Query().Get("user"), false
 	encoder, deadline := json.NewEncoder(w), http.NewResponseController(w)
-	err := s.Cluster.Sessions(ctx, func(gateway, network string, client session.Session) error {
-		if user != "" && !session.SameUser(user, client.User) {
+	err := s.Cluster.Sessions(ctx, func(c ClusterClient) error {
+		if user != "" && !session.SameUser(user, c.Client.User) {
 			return nil
 		}
 		if !sent {
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			sent = true
 		}
-		shown := ClusterSession{gateway, asShown(client.At(time.Now()), network)}
-		if client.State == "" {
+		shown := ClusterSession{c.Gateway, c.Away, c.AsOf, asShownAt(c.Client.At(c.AsOf), c.Network, c.AsOf)}
+		if c.Client.State == "" {
 			shown.State = Unreadable
 		}
 		deadline.SetWriteDeadline(time.Now().Add(s.stallAfter))
@@ -78,6 +90,34 @@ func (s *server) clusterSessions(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		fail(w, http.StatusServiceUnavailable, err)
 	}
+}
+
+// ForgetGatewayRequest names a gateway to forget.
+type ForgetGatewayRequest struct {
+	Gateway string `json:"gateway"`
+}
+
+// forgetGateway forgets a gateway that is away.
+func (s *server) forgetGateway(w http.ResponseWriter, r *http.Request) {
+	if s.Cluster == nil {
+		fail(w, http.StatusNotFound, ErrNoStore)
+		return
+	}
+	var req ForgetGatewayRequest
+	if err := readRequest(http.MaxBytesReader(w, r.Body, maxBodyBytes), &req); err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	if err := s.Cluster.Forget(r.Context(), req.Gateway); err != nil {
+		fail(w, http.StatusConflict, err)
+		return
+	}
+	reply(w, http.StatusOK, struct{}{})
+}
+
+// ForgetGateway has a gateway that is away forgotten, with what the store has of it.
+func (c *Client) ForgetGateway(ctx context.Context, gateway string) error {
+	return c.call(ctx, answerTimeout, http.MethodPost, "/v1/cluster/forget", ForgetGatewayRequest{gateway}, nil)
 }
 
 // Members lists the gateways that use the store, by name.

@@ -367,6 +367,11 @@ type failure struct {
 
 // asShown returns a client of a network as the socket shows it.
 func asShown(client session.Session, network string) Session {
+	return asShownAt(client, network, time.Now())
+}
+
+// asShownAt is asShown with what is left of limits at a time.
+func asShownAt(client session.Session, network string, now time.Time) Session {
 	out := Session{
 		Network: network, Addr: client.Addr, Further: client.FurtherAddrs, State: client.State,
 		MAC:      net.HardwareAddr(client.MAC[:]).String(),
@@ -396,7 +401,7 @@ func asShown(client session.Session, network string) Session {
 		out.Via = net.HardwareAddr(via[:]).String()
 	}
 	if client.State == session.Authenticated {
-		out.Left = leftOf(client, time.Now())
+		out.Left = leftOf(client, now)
 	}
 	return out
 }

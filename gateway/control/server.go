@@ -139,6 +139,7 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/devices", s.listDevices)
 	mux.HandleFunc("GET /v1/cluster", s.members)
 	mux.HandleFunc("GET /v1/cluster/sessions", s.clusterSessions)
+	mux.HandleFunc("POST /v1/cluster/forget", s.forgetGateway)
 	mux.HandleFunc("POST /v1/devices/forget", s.forget)
 	if s.Reload != nil {
 		mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, _ *http.Request) {

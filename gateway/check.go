@@ -48,10 +48,12 @@ func Check(cfg *config.Config) []Finding {
 			running = s.PID
 		}
 	}
+	store := &survey{Config: cfg.All()[0]} // the same for all networks
+	store.reachStore()
 	if len(cfg.Networks) == 0 {
-		return check(cfg, running)
+		return append(check(cfg, running), store.findings...)
 	}
-	s := &survey{Config: cfg}
+	s := &survey{Config: cfg, findings: store.findings}
 	s.refuse(refuseSingle(cfg))
 	if running == 0 {
 		s.refuse(datapath.CheckClaims(datapath.ExclusiveClaims(cfg.WAN.Interface)...))

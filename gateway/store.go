@@ -5,7 +5,6 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"net"
@@ -31,19 +30,41 @@ func (s *sharedStore) part(cfg *config.Config, d Daemon, sessions func() int) pa
 		if c.Kind != config.StoreRedis {
 			return o, nil
 		}
-		to := cluster.Options{Addresses: c.Addresses, Master: c.SentinelMaster, User: c.User, Password: c.Password,
-			Sentinels: cluster.Login{User: c.Sentinels.User, Password: c.Sentinels.Password},
-			Prefix:    c.Prefix, Gateway: c.Name, Version: d.Version, Format: session.FormatVersion,
-			Newer: newerRecord, Log: d.Log, Sessions: sessions}
-		if to.TLS, err = storeTLS(c.CAFile); err != nil {
-			return o, err
-		}
+		to := storeOptions(c)
+		to.Version, to.Format, to.Newer, to.Log, to.Sessions = d.Version, session.FormatVersion, newerRecord, d.Log, sessions
 		if to.Instance, err = storeInstance(cfg.StateDir); err != nil {
 			return o, err
 		}
 		s.Store = cluster.Open(to)
 		return opened{run: s.Run, close: s.Close}, nil
 	}}
+}
+
+// storeOptions says where a store is, and how gatewayd logs in there. Each new connection reads the files again.
+func storeOptions(c config.Store) cluster.Options {
+	return cluster.Options{Addresses: c.Addresses, Master: c.SentinelMaster, User: c.User,
+		Sentinels: cluster.Login{User: c.Sentinels.User, Password: c.Sentinels.Password},
+		Prefix:    c.Prefix, Gateway: c.Name,
+		Renew: func() (now cluster.Secrets, err error) {
+			if c.PasswordFile != "" {
+				if now.Password, err = config.Secret(c.PasswordFile); err != nil {
+					return now, fmt.Errorf("store.password_file: %w", err)
+				}
+			}
+			now.TLS, err = storeTLS(c.CAFile)
+			return now, err
+		}}
+}
+
+// reachStore warns of a store in which the gateway cannot log in now.
+func (s *survey) reachStore() {
+	if s.Store.Kind != config.StoreRedis {
+		return
+	}
+	if err := cluster.Try(context.Background(), storeOptions(s.Store)); err != nil {
+		s.addFinding(Warning, "%s: the store cannot be used now: %v; gatewayd runs without it, and writes to it when it can",
+			s.LineOf("store.addresses"), err)
+	}
 }
 
 // store warns of a store whose connections others on the network can read and change.
@@ -68,13 +89,9 @@ func storeTLS(caFile string) (*tls.Config, error) {
 	if caFile == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(caFile)
+	authorities, err := config.Authorities(caFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading store.ca_file: %w", err)
-	}
-	authorities := x509.NewCertPool()
-	if !authorities.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("store.ca_file: %s has no certificate", caFile)
+		return nil, fmt.Errorf("store.ca_file: %w", err)
 	}
 	return &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}, nil
 }

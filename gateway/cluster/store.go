@@ -37,7 +37,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Options say where the store is, and who uses it.
@@ -58,6 +57,15 @@ type Options struct {
 	Newer    func(kind string, content []byte) bool
 	Log      *slog.Logger
 	Sessions func() int // how many clients are logged in
+	// Renew, unless it is nil, is asked at each new connection for what replaces Password and TLS. While it fails there is
+	// no connection.
+	Renew func() (Secrets, error)
+}
+
+// Secrets are what files say that may be changed while the gateway runs.
+type Secrets struct {
+	Password string
+	TLS      *tls.Config
 }
 
 // Login is a user's name and password; "": the default user, and no password.
@@ -142,24 +150,6 @@ func Open(o Options) *Store {
 	s.asking = s.connect(4, askFor, nil)
 	s.state.Why = "it was not reached yet"
 	return s
-}
-
-// connect returns a client with so many connections, which it makes when they are needed, and calls made for each.
-func (s *Store) connect(most int, limit time.Duration, made func(context.Context, *redis.Conn) error) *redis.Client {
-	if s.Master != "" {
-		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: s.Master, SentinelAddrs: s.Addresses, Username: s.User, Password: s.Password, TLSConfig: s.TLS,
-			SentinelUsername: s.Sentinels.User, SentinelPassword: s.Sentinels.Password,
-			DialTimeout: limit, ReadTimeout: limit, WriteTimeout: limit, PoolTimeout: limit, PoolSize: most, MaxRetries: -1,
-			DialerRetries: 1, ConnMaxIdleTime: -1, ContextTimeoutEnabled: true, DisableIdentity: true, OnConnect: made,
-		})
-	}
-	return redis.NewClient(&redis.Options{
-		Addr: s.Addresses[0], Username: s.User, Password: s.Password, TLSConfig: s.TLS,
-		DialTimeout: limit, ReadTimeout: limit, WriteTimeout: limit, PoolTimeout: limit, PoolSize: most, MaxRetries: -1,
-		DialerRetries: 1, ConnMaxIdleTime: -1, ContextTimeoutEnabled: true, DisableIdentity: true, OnConnect: made,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
 }
 
 func (s *Store) key(parts ...string) string { return s.Prefix + strings.Join(parts, ":") }

@@ -216,29 +216,35 @@ func (k *checker) secretIn(key, path string) (read string) {
 
 // secretAt is secretIn for a key on a line.
 func (k *checker) secretAt(line int, key, path string) (read string) {
-	if info, err := os.Stat(path); err == nil {
-		if owner, strange := textfile.Stranger(info); strange {
-			k.reportAt(line, key, "%s belongs to user %d, who could change it: chown root %s", path, owner, path)
-			return ""
-		}
-	}
-	if isPublic(path) {
-		k.reportAt(line, key, "everyone can read %s: chmod o-r %s", path, path)
-		return ""
-	}
-	data, err := textfile.Read(path, maxFileBytes)
-	if err == nil && !utf8.Valid(data) {
-		err = errors.New("is no text")
-	}
-	if err == nil {
-		if read, err = secret(string(bytes.TrimRight(data, "\r\n"))); err != nil {
-			err = fmt.Errorf("%s %w", path, err)
-		}
-	}
+	read, err := Secret(path)
 	if err != nil {
 		k.reportAt(line, key, "%v", err)
 	}
 	return read
+}
+
+// Secret reads a secret from a file that root alone can change, and not everybody can read: the first and only line.
+func Secret(path string) (string, error) {
+	if info, err := os.Stat(path); err == nil {
+		if owner, strange := textfile.Stranger(info); strange {
+			return "", fmt.Errorf("%s belongs to user %d, who could change it: chown root %s", path, owner, path)
+		}
+	}
+	if isPublic(path) {
+		return "", fmt.Errorf("everyone can read %s: chmod o-r %s", path, path)
+	}
+	data, err := textfile.Read(path, maxFileBytes)
+	if err == nil && !utf8.Valid(data) {
+		err = fmt.Errorf("%s is no text", path)
+	}
+	if err != nil {
+		return "", err
+	}
+	read, err := secret(string(bytes.TrimRight(data, "\r\n")))
+	if err != nil {
+		err = fmt.Errorf("%s %w", path, err)
+	}
+	return read, err
 }
 
 // checkDevicesFile checks that there is a file of devices, so that it need not be named in vain.

@@ -4,6 +4,7 @@ package config
 
 import (
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/netip"
 	"regexp"
@@ -139,17 +140,24 @@ func (k *checker) openStore() {
 	if f := k.Store.Sentinels.PasswordFile; f != "" {
 		k.Store.Sentinels.Password = k.secretIn("store.sentinel_password_file", f)
 	}
-	f := k.Store.CAFile
-	if f == "" {
-		return
+	if f := k.Store.CAFile; f != "" {
+		if _, err := Authorities(f); err != nil {
+			k.report("store.ca_file", "%v", err)
+		}
 	}
-	text, err := textfile.Read(f, maxFileBytes)
-	switch {
-	case err != nil:
-		k.report("store.ca_file", "%v", err)
-	case !x509.NewCertPool().AppendCertsFromPEM(text):
-		k.report("store.ca_file", "%s has no certificate in PEM: name the file of the authority that signed the server's", f)
+}
+
+// Authorities reads the certificates of authorities from a file, PEM.
+func Authorities(path string) (*x509.CertPool, error) {
+	text, err := textfile.Read(path, maxFileBytes)
+	if err != nil {
+		return nil, err
 	}
+	all := x509.NewCertPool()
+	if !all.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM: name the file of the authority that signed the server's", path)
+	}
+	return all, nil
 }
 
 // completeStore fills in what follows from other keys.

@@ -46,7 +46,7 @@ func checkMachine(cfg *config.Config) error {
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "warning: not all of this machine can be checked without root")
 	}
-	if printFindings(gateway.Check(cfg)) > 0 {
+	if printFindings(append(gateway.Check(cfg), checkRights(cfg)...)) > 0 {
 		return fmt.Errorf("gatewayd cannot run on this machine as %s says (--file-only leaves the machine out)", cfg.File)
 	}
 	return nil

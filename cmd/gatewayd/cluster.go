@@ -29,10 +29,11 @@ func clusterStatusCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show which gateways use the store, their versions, sessions and how far behind the store is",
-		Long: "Shows the gateways that use the store, as each has said itself there. It says so every two seconds, as far as it\n" +
-			"reaches the store; one that has not for ten seconds counts as away, with what it said last. WAITING is how\n" +
-			"many changes of its records were not in the store yet, and BEHIND how long the oldest of them had waited.\n" +
-			"FORMAT is the newest format of sessions' records that it reads. The daemon asks the store, with store.kind = \"redis\".",
+		Long: "Shows the gateways that use the store, as each has said itself there. It says so every two seconds, as far\n" +
+			"as it reaches the store; one that has not for ten seconds counts as away, with what it said last. WAITING is\n" +
+			"how many changes of its records were not in the store yet, and BEHIND how long the oldest of them had waited.\n" +
+			"FORMAT is the newest format of sessions' records that it reads. The daemon asks the store, with\n" +
+			"store.kind = \"redis\".",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)
@@ -65,10 +66,10 @@ func clusterSessionsCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List the clients of all gateways that share the store",
-		Long: "Lists the clients of all gateways, as the store has them: with counts of the last minute. Those of a gateway\n" +
-			"that is away are marked, and shown as they were when it was last there, TIME too. A record of a newer gatewayd\n" +
-			"is unreadable. With --json, one object a line, as gatewayd sessions has them, with the gateway, whether that is\n" +
-			"away, and as of when.",
+		Long: "Lists the clients of all gateways, as the store has them: with counts of the last minute. Those of a\n" +
+			"gateway that is away are marked, and shown as they were when it was last there, TIME too. A record of a newer\n" +
+			"gatewayd is unreadable. With --json, one object a line, as gatewayd sessions has them, with the gateway,\n" +
+			"whether that is away, and as of when.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -128,7 +130,7 @@ func dropPrivileges(cfg *config.Config, log *slog.Logger) {
 		log.Warn("giving up capabilities did not go to its end", "kept", heldCapabilities(), "err", err)
 		return
 	}
-	if _, err := config.Load(cfg.File); err != nil {
+	if err := readAgain(cfg); err != nil {
 		log.Warn("with the capabilities that are left the daemon cannot read its files again: they must belong to root",
 			"err", err)
 	}
@@ -136,4 +138,54 @@ func dropPrivileges(cfg *config.Config, log *slog.Logger) {
 		log.Warn("with the capabilities that are left the daemon cannot write to state_dir: it must belong to root", "folder",
 			cfg.StateDir, "err", err)
 	}
+}
+
+// readAgain reads a configuration and the files that it names, as a running daemon does after a change.
+func readAgain(cfg *config.Config) error {
+	_, err := config.Load(cfg.File)
+	return errors.Join(err, gateway.Refused(gateway.CheckFiles(cfg)))
+}
+
+// checkRights finds files that this process reads, but the daemon could not read again once it serves: it gives up the
+// right to what is not root's. A configuration that comes from a pipe is not checked.
+func checkRights(cfg *config.Config) (all []gateway.Finding) {
+	if info, err := os.Stat(cfg.File); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	var bad error
+	if err := whileConfined(capabilities(cfg), func() { bad = readAgain(cfg) }); err != nil || bad == nil {
+		return nil
+	}
+	for line := range strings.SplitSeq(bad.Error(), "\n") {
+		all = append(all, gateway.Finding{Weight: gateway.Warning, Text: "once it serves, gatewayd reads only what root's " +
+			"permissions allow, and could not read this again after a change: " + line + ": see that the file and the folders " +
+			"above belong to root, who may read them (chown root FILE; chmod u+r FILE)"})
+	}
+	return all
+}
+
+// whileConfined calls f on a thread that has no capabilities in effect except those in keep.
+func whileConfined(keep []int, f func()) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var sets [2]unix.CapUserData // capabilities 0 to 31, and 32 to 63
+		err := unix.Capget(&header, &sets[0])
+		var kept [2]uint32
+		for _, c := range keep {
+			kept[c/32] |= 1 << (c % 32)
+		}
+		for i := range sets {
+			sets[i].Effective &= kept[i]
+		}
+		if err == nil {
+			err = unix.Capset(&header, &sets[0])
+		}
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	return <-done
 }

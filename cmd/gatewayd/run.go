@@ -159,6 +159,12 @@ func (r *reloader) reload() (reply control.ReloadReply) {
 		reply.Networks, reply.Failed = r.apply(fresh)
 		r.applied = fresh
 	}
+	if len(fresh.Networks) == 0 {
+		if err := gateway.Refused(gateway.CheckFiles(fresh)); err != nil {
+			reply.Files = strings.Split(err.Error(), "\n")
+			r.log.Error("files that the configuration names have mistakes: what was read before stays", "err", err)
+		}
+	}
 	r.log.Info("read the configuration again", "file", r.running.File, "log_level", fresh.LogLevel)
 	return reply
 }

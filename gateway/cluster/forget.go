@@ -26,8 +26,8 @@ for i = 4, #KEYS do redis.call('DEL', KEYS[i]) end
 return 1
 `)
 
-// Forget deletes a gateway that is away, and its sets of records, from the store. Errors are ErrThere and ErrUnknown, or
-// say why the store could not be asked. A gateway that comes back later writes its records again.
+// Forget deletes a gateway that is away, and its sets of records, from the store. Errors are ErrThere and ErrUnknown,
+// or say why the store could not be asked. A gateway that comes back later writes its records again.
 func (s *Store) Forget(ctx context.Context, gateway string) error {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"time"
 
@@ -434,17 +433,4 @@ func (c *Config) Addresses() int {
 		n += r.Size()
 	}
 	return n
-}
-
-// Changed lists the keys in which two configurations differ, in the order of Keys. Of several networks it compares what
-// is the same for all of them, or two networks.
-func Changed(a, b *Config) []string {
-	var keys []string
-	other := b.settings()
-	for i, s := range a.settings() {
-		if !reflect.DeepEqual(s.target, other[i].target) {
-			keys = append(keys, s.key)
-		}
-	}
-	return keys
 }

@@ -117,7 +117,7 @@ func (s *server) forgetGateway(w http.ResponseWriter, r *http.Request) {
 
 // ForgetGateway has a gateway that is away forgotten, with what the store has of it.
 func (c *Client) ForgetGateway(ctx context.Context, gateway string) error {
-	return c.call(ctx, answerTimeout, http.MethodPost, "/v1/cluster/forget", ForgetGatewayRequest{gateway}, nil)
+	return c.call(ctx, answerTimeout, http.MethodPost, "/v1/cluster/forget", ForgetGatewayRequest{gateway}, &struct{}{})
 }
 
 // Members lists the gateways that use the store, by name.

@@ -341,6 +341,7 @@ type LogoutRequest struct {
 // ReloadReply says what became of a configuration that was read again.
 type ReloadReply struct {
 	Problems []string `json:"problems,omitempty"` // mistakes in the file: nothing has changed
+	Files    []string `json:"files,omitempty"`    // mistakes in files that it names: what they said before stays
 	Networks []string `json:"networks,omitempty"` // that were added, changed and removed: "guests: added"
 	Failed   bool     `json:"failed,omitempty"`   // a network is not as the file says
 	Waiting  []string `json:"waiting,omitempty"`  // changed keys that take effect with a restart

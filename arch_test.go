@@ -184,6 +184,7 @@ var allowedImports = map[string][]string{
 	"lab/studies": {"lab/analysis", "lab/measure/capture", "lab/measure/cost", "lab/measure/rate",
 		"lab/measure/transfer", "lab/measure/transition", "lab/result", "lab/words"},
 	"lab/report": {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins",
+		"lab/measure/failover",
 		"lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/transition", "lab/profile",
 		"lab/result", "lab/studies", "lab/report/chart", "lab/words"},
 	"lab/compare": {

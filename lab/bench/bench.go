@@ -45,6 +45,9 @@ type Bench struct {
 
 	Clock backend.Clock // stamps what its hosts send and receive; its error bound is that of the last start of traffic
 
+	// Abandoned is set by a measure that ended a host on purpose. The lab is then closed without stopping its device.
+	Abandoned bool
+
 	busyWait bool          // senders of frames poll the clock without sleeping
 	slowed   *backend.Host // the routers' machine if their CPUs are slowed down, else nil
 	speed    float64       // share of their time that slowed CPUs keep

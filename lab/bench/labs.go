@@ -69,7 +69,12 @@ func (l Labs) Started(ctx context.Context, work func(*Bench) error) error {
 // keepAdmitted is a lab whose clients do not log out when it is left.
 type keepAdmitted struct{ *Bench }
 
-func (s keepAdmitted) Leave(ctx context.Context) error { return s.StopDevice(ctx) }
+func (s keepAdmitted) Leave(ctx context.Context) error {
+	if s.Abandoned {
+		return nil
+	}
+	return s.StopDevice(ctx)
+}
 
 // Pair opens the labs of the device and of a clean router, admits their clients, calls work with both, and leaves them.
 func (l Labs) Pair(ctx context.Context, work func(device, clean *Bench) error) error {

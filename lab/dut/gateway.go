@@ -203,6 +203,9 @@ func (g *Gateway) Pool() string {
 	return fmt.Sprintf("%s-%s", g.Gateway.Next(), hostOf(g.LAN, firstSilent-1))
 }
 
+// Pair is nil: a gateway alone is none of two.
+func (g *Gateway) Pair() *pairLines { return nil }
+
 // Start starts FreeRADIUS on the server and gatewayd on the router, and returns
 // once the portal's port and the control socket answer.
 func (g *Gateway) Start(ctx context.Context, env Env) error {

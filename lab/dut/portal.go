@@ -2,6 +2,7 @@ package dut
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"embed"
@@ -24,6 +25,7 @@ type portal struct {
 	Dir       string // folder of the portal's files, on each host
 	Secret    string // new for each start: of the RADIUS server, or of the splash page
 	WebPort   int    // TCP port of the portal's pages on the router
+	NAS       string // network from which gateways ask the RADIUS server; empty: the router alone
 	Kept      bool   // the RADIUS server keeps what it is told of sessions: see Accounted
 	clients   int
 	Admission client.Admission
@@ -114,6 +116,9 @@ func (p *portal) write(ctx context.Context, h Host, data any, names ...string) e
 	}
 	return nil
 }
+
+// Askers is who may ask the RADIUS server: an address or a network.
+func (p *portal) Askers() string { return cmp.Or(p.NAS, p.RouterWAN.String()) }
 
 // radiusNeeds are the RADIUS server, and the program that shows whether it listens.
 var radiusNeeds = []Need{

@@ -29,6 +29,8 @@ var builtin = map[string]func(clients int) DUT{
 	// Behind a flowtable that masquerades.
 	"flowtable-masquerade-gateway": func(n int) DUT { return newFlowtableGateway(n) },
 
+	"gateway-pair": func(n int) DUT { return newGatewayPair(n) },
+
 	"accel-ppp":       func(n int) DUT { return NewAccelPPP(n) },
 	"rp-pppoe-kernel": func(n int) DUT { return NewRPPPPoE(true, n) },
 	"rp-pppoe-user":   func(n int) DUT { return NewRPPPPoE(false, n) },

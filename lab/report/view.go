@@ -4,6 +4,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/measure/failover"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	rates "github.com/gateweigh/gateweigh/lab/measure/rate"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
@@ -32,6 +33,7 @@ var views = map[string]view{
 	rates.Name:      ratesView,
 	transfer.Name:   transferView,
 	transition.Name: transitionView,
+	failover.Name:   failoverView,
 }
 
 // measureOf is view.mode for measures with one mode only: it returns the measure's name.

@@ -213,6 +213,7 @@ func (b *openBlock) cause(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.Abandoned = true
 	return b.Lab.Host(host).Stop()
 }
 

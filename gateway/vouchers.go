@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -108,13 +109,27 @@ func (g *gateway) serveVouchers(context.Context) (o opened, err error) {
 	return o, g.vouchers.Serve(g.cfg.Name, g.table)
 }
 
+// lesser returns the lesser of two limits, of which 0 is none.
+func lesser[T time.Duration | uint64](a, b T) T {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
 // takePlace takes a place of the voucher that admits a client, if one does. giveBack undoes it.
 func (g *gateway) takePlace(login *session.Login) (giveBack func(), err error) {
 	if login.Voucher == "" {
 		return func() {}, nil
 	}
+	rest := login.Limits
 	if err := g.vouchers.Begin(login, login.For, g.cfg.Name); err != nil {
 		return nil, err
+	}
+	if login.Former != (session.Former{}) { // what it used at the other gateway may not count yet
+		l := &login.Limits
+		l.SessionTimeout = lesser(l.SessionTimeout, rest.SessionTimeout)
+		l.TotalBytes = lesser(l.TotalBytes, rest.TotalBytes)
 	}
 	taken := *login
 	return func() {

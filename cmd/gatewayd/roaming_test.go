@@ -107,12 +107,34 @@ func TestRoaming(t *testing.T) {
 	if used := stop.counts(); quotaOf(t, third) != after-used.UpBytes-used.DownBytes {
 		t.Errorf("%d bytes are left of %d after %+v", quotaOf(t, third), after, used)
 	}
-	for w, want := range map[*world]string{one: "in 1 out 1", two: "in 1 out 1"} {
+	flaps(t, phone, moved, third)
+	for w, want := range map[*world]string{one: "in 11 out 11", two: "in 11 out 11"} {
 		s, err := w.status()
 		must(t, err)
 		if got := fmt.Sprintf("in %d out %d", s.Roams["in"], s.Roams["out"]); got != want {
 			t.Errorf("%s: roams are %s, want %s: %v", w.id, got, want, s.Roams)
 		}
+	}
+}
+
+// flaps has a device go from one gateway to another and back ten times. Each session is accounted for once, and the
+// octets of all add up to what the quota has lost.
+func flaps(t *testing.T, phone, moved *client, last control.Session) {
+	t.Helper()
+	first, used := quotaOf(t, last), uint64(0)
+	here, there := phone, moved
+	for range 20 {
+		here.sh("ping -c 1 -W 5 " + serverAddr.String())
+		next := there.roams()
+		stop := here.w.acct.awaitAccounting("Stop", last.ID)
+		if got := fmt.Sprint(order(here.w.acct.accounting(last.ID))); got != "[Start Stop]" {
+			t.Errorf("a session of a device that flaps is accounted by %s", got)
+		}
+		used += stop.counts().UpBytes + stop.counts().DownBytes
+		here, there, last = there, here, next
+	}
+	if left := quotaOf(t, last); used == 0 || left != first-used {
+		t.Errorf("%d bytes are left of %d after %d", left, first, used)
 	}
 }
 

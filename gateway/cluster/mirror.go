@@ -354,7 +354,7 @@ func (m *Mirror) deleteOthers(ctx context.Context, there map[string]*found) erro
 		case f.own:
 		case f.newer:
 			newer++
-		case f.owner == m.store.Gateway || f.owner == "":
+		case f.owner == m.store.Gateway, f.owner == "", !m.stays(key, f):
 			batch = append(batch, Change{Key: key})
 		}
 	}

@@ -258,9 +258,10 @@ func (r *roams) Ask(ctx context.Context, c session.Credentials) (login session.L
 	if r.g.vouchers != nil && strings.HasPrefix(p.User, session.VoucherUsers) {
 		voucher = strings.TrimPrefix(p.User, session.VoucherUsers)
 	}
-	return session.Login{User: p.User, Class: p.Class, Guest: p.Guest, Voucher: voucher, Shared: p.Guest != nil, Way: r.wayHere(p.Way, c),
-		Limits: p.Limits, Explicit: session.ExplicitLimits{SessionTimeout: true, IdleTimeout: true, UpBytes: true,
-			DownBytes: true, TotalBytes: true, UpBps: true, DownBps: true, Connections: true},
+	return session.Login{User: p.User, Class: p.Class, Guest: p.Guest, Voucher: voucher,
+		Shared: p.Guest != nil, Way: r.wayHere(p.Way, c), Limits: p.Limits,
+		Explicit: session.ExplicitLimits{SessionTimeout: true, IdleTimeout: true, UpBytes: true, DownBytes: true,
+			TotalBytes: true, UpBps: true, DownBps: true, Connections: true},
 		Former: session.Former{Gateway: former.Gateway, ID: former.ID}}, nil
 }
 

@@ -191,3 +191,39 @@ func TestFollowMany(t *testing.T) {
 		t.Errorf("who has stopped knows %d", n)
 	}
 }
+
+// TestYield: a record that another gateway has taken stays, also when all records are compared, until its former
+// gateway has done without it. Then what that one has counts again.
+func TestYield(t *testing.T) {
+	server := redistest.Start(t, redistest.Place{})
+	s, f, _ := join(t, options(server, "gw1"))
+	f.put("a", "mine")
+	f.put("b", "mine")
+	inStore(t, s, f)
+	other := Open(options(server, "gw2"))
+	defer other.Close()
+	out, err := other.Swap(t.Context(), "sessions", "gw1", []Change{
+		{Key: "a", Content: []byte("theirs"), Version: 1}, {Key: "b", Content: []byte("theirs"), Version: 2}})
+	if err != nil || !out[0].Done || !out[1].Done {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	f.put("a", "again")
+	f.Compare()
+	netnstest.Await(t, "they are noticed", func() error {
+		if st := s.State(); st.Foreign != 2 || st.Waiting != 0 || st.Behind != 0 {
+			return fmt.Errorf("%+v", st)
+		}
+		return nil
+	})
+	if got := server.CLI("HMGET", "test:sessions:gw1", "a", "b"); got != "3 gw2 theirs\n4 gw2 theirs" {
+		t.Errorf("they are %q", got)
+	}
+	f.Yield("a", 3)
+	f.put("a", "ended")
+	f.mu.Lock()
+	delete(f.records, "b")
+	f.mu.Unlock()
+	f.Yield("b", 4)
+	f.Compare()
+	inStore(t, s, f)
+}

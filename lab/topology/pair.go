@@ -17,6 +17,8 @@ var (
 	storeAddr = netip.MustParsePrefix("192.168.89.3/24")
 	firstOwn  = netip.MustParsePrefix("192.168.89.97/24") // the gateways' own addresses, beside the shared one
 	secondOwn = netip.MustParsePrefix("192.168.89.98/24")
+
+	secondOwn6 = netip.MustParsePrefix("2001:db8:89::98/64")
 )
 
 // pairClients is the number of client hosts: one for clients that are admitted, one for those that come later.
@@ -42,7 +44,8 @@ func Pair(p Spec) Topology {
 		Node{Name: "uplink", Sysctls: client.Sysctls, Switch: true},
 		Node{Name: "store", Sysctls: client.Sysctls})
 	lan2 := p.port("standby", "t0", p.Aggregate && !p.NoAggregation)
-	wan2 := p.port("standby", "t1", p.Aggregate, secondOwn)
+	wan2 := p.port("standby", "t1", p.Aggregate,
+		p.family([]netip.Prefix{secondOwn}, secondOwn6)...)
 	lan2.Name, wan2.Name = PortLAN2, PortWAN2
 	on := func(name string) Port { return p.port("uplink", name, false) }
 	t.Links = append(t.Links[:last],

@@ -115,3 +115,37 @@ func TestSessionsOfOneUser(t *testing.T) {
 		t.Errorf("after the others ended: %v", err)
 	}
 }
+
+// TestRelease: of many that ask for a session at the same time one gets it, with its user.
+func TestRelease(t *testing.T) {
+	dp := newMemory()
+	table, err := session.Open(filepath.Join(t.TempDir(), "sessions.db"), dp, discardLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	client := key(1, 10)
+	if err := table.Lease(client, "", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := table.Admit(client.Addr, session.Login{User: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			ended, err := table.Release(client.Addr, s.ID, session.NASRequest)
+			switch {
+			case err == nil && ended.User == "ann" && ended.ID == s.ID:
+				got.Add(1)
+			case !errors.Is(err, session.ErrNoSession):
+				t.Errorf("%+v, %v", ended, err)
+			}
+		})
+	}
+	if all.Wait(); got.Load() != 1 {
+		t.Errorf("%d got the session", got.Load())
+	}
+}

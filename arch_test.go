@@ -51,7 +51,7 @@ var allowedImports = map[string][]string{
 	// so much a day
 	"gateway/daily": {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker",
 		"gateway/timeline"},
-	"gateway/cluster": {}, // a store that several gateways share
+	"gateway/cluster": {"gateway/budget"}, // a store that several gateways share
 	// the sessions that other gateways have
 	"gateway/elsewhere": {"gateway/cluster", "gateway/datapath", "gateway/session"},
 	"gateway/rooms":     {"gateway/listfile"}, // who has which room

@@ -44,7 +44,7 @@ func (s *sharedStore) part(cfg *config.Config, d Daemon, sessions func() int) pa
 func storeOptions(c config.Store) cluster.Options {
 	return cluster.Options{Addresses: c.Addresses, Master: c.SentinelMaster, User: c.User,
 		Sentinels: cluster.Login{User: c.Sentinels.User, Password: c.Sentinels.Password},
-		Prefix:    c.Prefix, Gateway: c.Name,
+		Key:       c.Key, Prefix: c.Prefix, Gateway: c.Name,
 		Renew: func() (now cluster.Secrets, err error) {
 			if c.PasswordFile != "" {
 				if now.Password, err = config.Secret(c.PasswordFile); err != nil {
@@ -164,7 +164,8 @@ func (s *sharedStore) showIn(to *control.Status) {
 	}
 	state := s.State()
 	to.Store = &control.Store{Name: s.Gateway, Up: state.Up, Why: state.Why, Since: state.Since, Waiting: state.Waiting,
-		BehindMS: int(state.Behind.Milliseconds()), Foreign: state.Foreign, Newer: state.Newer}
+		BehindMS: int(state.Behind.Milliseconds()), Foreign: state.Foreign, Newer: state.Newer,
+		Refused: state.Refused}
 }
 
 // sessionKind returns the kind of a network's sessions in the store.
@@ -236,7 +237,8 @@ func (s *sharedStore) cluster() *control.Cluster {
 		all, err := s.Members(ctx)
 		for _, m := range all {
 			list = append(list, control.Member{Name: m.Name, Version: m.Version, Since: m.Since, Said: m.Said,
-				Format: m.Format, Sessions: m.Sessions, Waiting: m.Waiting, BehindMS: m.BehindMS, There: m.There})
+				Format: m.Format, Distrust: m.Distrust,
+				Sessions: m.Sessions, Waiting: m.Waiting, BehindMS: m.BehindMS, There: m.There})
 		}
 		return list, err
 	}

@@ -152,7 +152,7 @@ func writeMembers(w io.Writer, all []control.Member, now time.Time) error {
 			fmt.Sprintf("%.1f s", float64(m.BehindMS)/1000), m.Since.Local().Format("2006-01-02 15:04"),
 			formatOf(m), plain(m.Version, 40))
 	}
-	out.WriteString(differences(all))
+	out.WriteString(distrusted(all) + differences(all))
 	return out.Flush()
 }
 
@@ -162,6 +162,16 @@ func formatOf(m control.Member) string {
 		return "-"
 	}
 	return fmt.Sprint(m.Format)
+}
+
+// distrusted says of which gateways nothing is used, and why; "": there are none.
+func distrusted(all []control.Member) (text string) {
+	for _, m := range all {
+		if m.Distrust != "" {
+			text += fmt.Sprintf("\nNothing of %s is used: %s.\n", plain(m.Name, 63), plain(m.Distrust, 200))
+		}
+	}
+	return text
 }
 
 // differences says that gateways which are there run other versions, and which of them reads not all records of others;
@@ -206,6 +216,10 @@ func storeState(s control.Store, now time.Time) string {
 	}
 	if s.Foreign > 0 {
 		text += fmt.Sprintf("; another gateway has %s of it", counted(s.Foreign, "record", "records"))
+	}
+	if s.Refused > 0 {
+		text += fmt.Sprintf("; %s not used, as they are not signed by store.key_file: see the log and cluster status",
+			counted(s.Refused, "record or message was", "records and messages were"))
 	}
 	if s.Newer > 0 {
 		text += fmt.Sprintf("; %s of a newer gatewayd, and kept for it", counted(s.Newer, "record is", "records are"))

@@ -25,6 +25,8 @@ func TestDifferentGateways(t *testing.T) {
 		"format": {[]control.Member{gateway("gw1", "1", 2, true), two}, []string{differ, notAll}, nil},
 		"away":   {[]control.Member{gateway("gw1", "1", 2, false), two}, nil, []string{differ, notAll}},
 		"silent": {[]control.Member{gateway("gw1", "0", 0, true), two}, []string{differ}, []string{"gw1 reads"}},
+		"key": {[]control.Member{two, {Name: "gw1", Distrust: "another key", There: true, Version: "2"}},
+			[]string{"Nothing of gw1 is used: another key."}, []string{differ, notAll}},
 	} {
 		var out bytes.Buffer
 		must(t, writeMembers(&out, c.all, time.Now()))

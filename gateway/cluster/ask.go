@@ -88,7 +88,7 @@ func (s *Store) Answer(topic string, f Answerer) {
 func (s *Store) Ask(ctx context.Context, gateway, topic string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askMost)
 	defer cancel()
-	token, reply := random(), make(chan answered, 1)
+	token, reply := s.token(), make(chan answered, 1)
 	s.post.mu.Lock()
 	s.post.waiting[token] = reply
 	s.post.mu.Unlock()
@@ -186,7 +186,7 @@ func (s *Store) take(ctx context.Context, m redis.XMessage) {
 	from, topic, token := text("from"), text("topic"), text("token")
 	body, err := s.open(messagePlace(from, s.Gateway, topic, token), []byte(text("body")))
 	if err != nil {
-		s.Log.Warn("a message of another gateway is not what it should be: it is ignored", "from", from, "err", err)
+		s.refuse("message", from, topic, err)
 		return
 	}
 	p := &s.post
@@ -199,7 +199,7 @@ func (s *Store) take(ctx context.Context, m redis.XMessage) {
 		}
 		return
 	}
-	if !s.asked(m.ID) {
+	if !s.asked(m.ID) || len(s.Key) > 0 && !s.asked(token) {
 		return
 	}
 	f, busy := p.answers[topic], p.busy >= answersAtOnce
@@ -214,8 +214,16 @@ func (s *Store) take(ctx context.Context, m redis.XMessage) {
 	})
 }
 
-// asked reports whether this gateway is to answer a question: who asked still waits, no other one has its name, and it
-// did not count as away since it said that it is there.
+// token returns what a question and its answer are known by. It begins with the store's time in ms: somebody else who
+// sends a signed question again later gets no answer.
+func (s *Store) token() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprintf("%d-%s", s.clock.now().UnixMilli(), random())
+}
+
+// asked reports whether this gateway is to answer a question with an ID or a token: who asked still waits, no other
+// one has its name, and it did not count as away since it said that it is there.
 func (s *Store) asked(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

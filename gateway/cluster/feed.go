@@ -328,7 +328,11 @@ func (f *feed) tell(change map[string]any) {
 			continue
 		}
 		if record, key := text("is"), text("key"); record != "" {
-			w.put(f.Gateway, gateway, key, f.recordOf(kind, gateway, key, record), false)
+			r := f.recordOf(kind, gateway, key, record)
+			if r.Version == 0 && gateway == f.Gateway {
+				f.forged.Do(f.compareAll) // somebody else changed the gateway's own record
+			}
+			w.put(f.Gateway, gateway, key, r, false)
 		} else if was, err := strconv.ParseUint(text("was"), 10, 64); err == nil {
 			w.deleted(gateway, key, was)
 		}

@@ -22,6 +22,7 @@ type Member struct {
 	Sessions int       `json:"sessions"`  // clients that are logged in
 	Waiting  int       `json:"waiting"`   // changes that are not in the store
 	BehindMS int       `json:"behind_ms"` // since when
+	Distrust string    `json:"-"`         // why nothing of it is used: its signature; "": it is
 	There    bool      `json:"there"`     // it has said so within aliveFor; the store knows
 	Kinds    []string  `json:"kinds"`     // of its records
 	// Clocks say how far the store's clock is ahead of the line on which times in its records of a kind are, in µs.
@@ -101,7 +102,7 @@ func (s *Store) noteClocks(before time.Time, answer []any) {
 	for i := 0; i+1 < len(said); i += 2 {
 		name, _ := said[i].(string)
 		text, _ := said[i+1].(string)
-		if m, fine := s.memberOf(name, text); fine {
+		if m, fine := s.memberOf(name, text); fine && m.Distrust == "" {
 			others[name] = m
 		}
 	}
@@ -116,11 +117,14 @@ func (s *Store) noteClocks(before time.Time, answer []any) {
 
 // memberOf reads what a gateway says of itself.
 func (s *Store) memberOf(name, text string) (m Member, fine bool) {
-	said, err := s.open(memberPlace(name), []byte(text))
-	if err != nil || !Name.MatchString(name) || json.Unmarshal(said, &m) != nil {
+	if !Name.MatchString(name) || json.Unmarshal(unsealed([]byte(text)), &m) != nil {
 		return m, false // nothing that gatewayd wrote
 	}
 	m.Name = name
+	if _, err := s.open(memberPlace(name), []byte(text)); err != nil {
+		m.Distrust, m.Kinds, m.Clocks = err.Error(), nil, nil
+		s.refuse("what a gateway says of itself", name, "", err)
+	}
 	return m, true
 }
 

@@ -229,6 +229,7 @@ func (m *Mirror) write(ctx context.Context, batch []Change) error {
 		var again []Change
 		for i, o := range outcomes {
 			key, foreign := batch[i].Key, !o.Done && o.Owner != "" && o.Owner != m.store.Gateway
+			foreign = foreign && m.genuine(ctx, key)
 			if m.versions[key] = o.Version; o.Version == 0 || foreign {
 				delete(m.versions, key)
 			}
@@ -243,6 +244,17 @@ func (m *Mirror) write(ctx context.Context, batch []Change) error {
 		return nil
 	}
 	return errors.New("records change in the store all the time: has another gateway the same name?")
+}
+
+// genuine reports whether a gateway has signed the gateway's record as it is in the store, or could not.
+func (m *Mirror) genuine(ctx context.Context, key string) bool {
+	if len(m.store.Key) == 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	text, err := m.store.client.HGet(ctx, m.store.key(m.kind, m.store.Gateway), key).Result()
+	return err != nil || m.store.recordOf(m.kind, m.store.Gateway, key, text).Owner != ""
 }
 
 // setForeign notes and logs whether another gateway has a record.
@@ -323,7 +335,7 @@ func (m *Mirror) readAll(ctx context.Context, seed maphash.Seed) (map[string]*fo
 			m.versions[key] = r.Version
 		}
 		there[key] = &found{sum: maphash.Bytes(seed, r.Content), owner: r.Owner, foreign: foreign,
-			newer: m.store.Newer != nil && m.store.Newer(m.kind, r.Content)}
+			newer: r.Version > 0 && m.store.Newer != nil && m.store.Newer(m.kind, r.Content)}
 		return nil
 	})
 	if err != nil {

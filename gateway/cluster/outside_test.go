@@ -137,11 +137,11 @@ func slow(t *testing.T, to string, delay time.Duration) (addr string) {
 	return l.Addr().String()
 }
 
-// TestSize: a session takes at most 1.2 KB of the server's memory. cmd/gatewayd tests that its record is no longer than
-// these.
+// TestSize: a signed session takes at most 1.2 KB of the server's memory. cmd/gatewayd tests that its record is no
+// longer than these.
 func TestSize(t *testing.T) {
 	server := redistest.Start(t, redistest.Place{})
-	s, f, _ := join(t, options(server, "gw1"))
+	s, f, _ := join(t, signing(server, "gw1", "key"))
 	const records, bytes = 3000, 400
 	for i := range records {
 		f.put(fmt.Sprintf("10.1.%d.%d", i/256, i%256), strings.Repeat("x", bytes))

@@ -37,6 +37,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/gateweigh/gateweigh/gateway/budget"
 )
 
 // Options say where the store is, and who uses it.
@@ -47,6 +49,7 @@ type Options struct {
 	User      string      // "": the server's default one
 	Password  string      // of the user; "": none
 	Sentinels Login       // at Sentinels, which have users of their own
+	Key       []byte      // a secret of all gateways of the store, which sign with it; nil: nothing is signed
 	TLS       *tls.Config // nil: connections are not encrypted
 	Prefix    string      // of all keys
 	Gateway   string      // this gateway's name; see Name
@@ -103,7 +106,9 @@ type Store struct {
 	renewed  atomic.Bool   // the feed has a new connection, perhaps with another server
 	post     post
 
-	connected atomic.Bool // since it was looked at: there is a new connection, perhaps with another server
+	signs     sealer
+	forged    budget.OncePerMinute // to compare records because of one that is not the gateway's
+	connected atomic.Bool          // since it was looked at: there is a new connection, perhaps with another server
 
 	mu      sync.Mutex // guards what follows
 	mirrors []*Mirror
@@ -128,6 +133,7 @@ type State struct {
 	Waiting int       // changes that are not in the store, at least
 	Behind  time.Duration
 	Foreign int // records that another gateway has taken
+	Refused int // records and messages that were not used since the start, because of their signature
 	Newer   int // records of this gateway that only a newer version reads
 }
 
@@ -148,6 +154,7 @@ func Open(o Options) *Store {
 	s.post.answers, s.post.waiting = map[string]Answerer{}, map[string]chan<- answered{}
 	s.client = s.connect(1, patience, func(context.Context, *redis.Conn) error { s.connected.Store(true); return nil })
 	s.asking = s.connect(4, askFor, nil)
+	s.signs.use(o.Key)
 	s.state.Why = "it was not reached yet"
 	return s
 }
@@ -159,6 +166,9 @@ func (s *Store) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.state
+	s.signs.mu.Lock()
+	out.Refused = s.signs.refused
+	s.signs.mu.Unlock()
 	for _, m := range s.mirrors {
 		n, since := m.waiting()
 		foreign, newer := m.kept()

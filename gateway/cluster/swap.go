@@ -182,7 +182,8 @@ func (s *Store) recordOf(kind, gateway, key, text string) Record {
 	}
 	content, err := s.open(recordPlace(kind, gateway, key, owner), []byte(sealed))
 	if err != nil {
-		return Record{Content: []byte(sealed)}
+		s.refuse("record "+kind, gateway, key, err)
+		return Record{}
 	}
 	return Record{n, owner, content}
 }

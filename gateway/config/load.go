@@ -301,7 +301,7 @@ func (c *Config) complete() {
 		&c.RADIUS.Primary.SecretFile, &c.RADIUS.Secondary.SecretFile, &c.Users.File,
 		&c.Devices.File, &c.Click.Rooms, &c.Devices.PasswordFile, &c.UAM.SecretFile,
 		&c.Portal.TLSCert, &c.Portal.TLSKey, &c.Portal.Templates, &c.Admin.Accounts, &c.Admin.TLSCert, &c.Admin.TLSKey,
-		&c.Store.PasswordFile, &c.Store.Sentinels.PasswordFile, &c.Store.CAFile,
+		&c.Store.PasswordFile, &c.Store.Sentinels.PasswordFile, &c.Store.KeyFile, &c.Store.CAFile,
 	}
 	for i := range c.OIDC {
 		paths = append(paths, &c.OIDC[i].SecretFile, &c.OIDC[i].CAFile)

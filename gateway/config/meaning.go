@@ -395,6 +395,9 @@ var meanings = map[string]meaning{
 		"server's"},
 	"store.sentinel_password_file": {unset: "none: they ask for no password", text: "file with the Sentinels' password; " +
 		"not readable by everyone"},
+	"store.key_file": {unset: "nothing is signed", text: "file with a secret that all gateways of the store have, of 32 " +
+		"characters or more; not readable by everyone. With it they sign what they write there, and use nothing that " +
+		"is not signed by it"},
 	"store.ca_file": {unset: "no TLS", text: "authorities of the certificates of servers and Sentinels, PEM; with it " +
 		"connections are encrypted"},
 	"store.name": {unset: required + " with `\"redis\"`", text: "what this gateway is called in the store; each has " +

@@ -36,6 +36,8 @@ type Store struct {
 	Password       string
 	PasswordFile   string // the file Password was read from; empty: none
 	Sentinels      StoreSentinels
+	Key            []byte // the gateways' common secret, by which they sign; nil: they do not
+	KeyFile        string // the file Key was read from; empty: none
 	CAFile         string // PEM, of the servers' certificates; empty: no TLS
 	Name           string // this gateway's
 	Prefix         string // of all keys
@@ -48,6 +50,9 @@ type StoreSentinels struct {
 	Password     string // empty: they ask for none
 	PasswordFile string // the file Password was read from; empty: none
 }
+
+// shortestKey is how many characters the gateways' common secret has at least.
+const shortestKey = 32
 
 // Ports of Redis and of Sentinels.
 const (
@@ -92,6 +97,7 @@ func (c *Config) storeSettings() []setting {
 		keyAt("store.password_file", &s.PasswordFile, file),
 		keyAt("store.sentinel_user", &s.Sentinels.User, line(100)),
 		keyAt("store.sentinel_password_file", &s.Sentinels.PasswordFile, file),
+		keyAt("store.key_file", &s.KeyFile, file),
 		keyAt("store.ca_file", &s.CAFile, file),
 		keyAt("store.name", &s.Name, readGatewayName),
 		keyAt("store.prefix", &s.Prefix, readKeyPrefix),
@@ -104,8 +110,8 @@ func (k *checker) checkStore() {
 	s := k.Store
 	if s.Kind == StoreFile {
 		k.refuseUnused(`store.kind is not "redis"`, "store.addresses", "store.sentinel_master", "store.user",
-			"store.password_file", "store.sentinel_user", "store.sentinel_password_file", "store.ca_file", "store.name",
-			"store.prefix", "store.roaming")
+			"store.password_file", "store.sentinel_user", "store.sentinel_password_file", "store.key_file", "store.ca_file",
+			"store.name", "store.prefix", "store.roaming")
 		return
 	}
 	if s.Roaming != RoamingOff && k.PPPoE.Enabled && !k.Portal.Enabled && !k.Devices.On() {
@@ -139,6 +145,13 @@ func (k *checker) openStore() {
 	}
 	if f := k.Store.Sentinels.PasswordFile; f != "" {
 		k.Store.Sentinels.Password = k.secretIn("store.sentinel_password_file", f)
+	}
+	if f := k.Store.KeyFile; f != "" {
+		key := k.secretIn("store.key_file", f)
+		if k.Store.Key = []byte(key); key != "" && len(key) < shortestKey {
+			k.report("store.key_file", "%s has %d characters, and must have %d: make it with \"openssl rand -hex 32\"", f,
+				len(key), shortestKey)
+		}
 	}
 	if f := k.Store.CAFile; f != "" {
 		if _, err := Authorities(f); err != nil {

@@ -72,6 +72,8 @@ func TestStoreFiles(t *testing.T) {
 		"password_file = \"none\"":                                     "store.password_file: ",
 		"password_file = \"private\"\nca_file = \"none\"":              "store.ca_file: ",
 		"sentinel_master = \"m\"\nsentinel_password_file = \"public\"": "store.sentinel_password_file: everyone can read",
+		"key_file = \"public\"":                                        "store.key_file: everyone can read",
+		"key_file = \"private\"":                                       "has 6 characters, and must have 32",
 		"ca_file = \"no.pem\"":                                         "has no certificate in PEM",
 	} {
 		text := inStore("kind = \"redis\"\naddresses = [\"192.0.2.20\"]\nname = \"gw1\"\n" + key)

@@ -183,19 +183,22 @@ type Store struct {
 	Foreign int `json:"foreign,omitempty"`
 	// records of this gateway that stay in the store because only a newer gatewayd reads them
 	Newer int `json:"newer,omitempty"`
+	// records and messages of others that were not used since the start: their signature is not of store.key_file
+	Refused int `json:"refused,omitempty"`
 }
 
 // Member is a gateway that uses the store, as it has said itself there.
 type Member struct {
-	Name     string    `json:"name"`      // in the store
-	Version  string    `json:"version"`   // of gatewayd
-	Format   int       `json:"format"`    // the newest one of sessions' records that it reads; 0: it does not say
-	Since    time.Time `json:"since"`     // when its daemon started
-	Said     time.Time `json:"said"`      // when it said all this, by its clock
-	Sessions int       `json:"sessions"`  // clients that are logged in there
-	Waiting  int       `json:"waiting"`   // changes that it had not written to the store
-	BehindMS int       `json:"behind_ms"` // how long the oldest of them had waited
-	There    bool      `json:"there"`     // it has said so within the last 10 s
+	Name     string    `json:"name"`               // in the store
+	Version  string    `json:"version"`            // of gatewayd
+	Format   int       `json:"format"`             // the newest one of sessions' records that it reads; 0: it does not say
+	Since    time.Time `json:"since"`              // when its daemon started
+	Said     time.Time `json:"said"`               // when it said all this, by its clock
+	Distrust string    `json:"distrust,omitempty"` // why nothing of it is used: its signature
+	Sessions int       `json:"sessions"`           // clients that are logged in there
+	Waiting  int       `json:"waiting"`            // changes that it had not written to the store
+	BehindMS int       `json:"behind_ms"`          // how long the oldest of them had waited
+	There    bool      `json:"there"`              // it has said so within the last 10 s
 }
 
 // AdminPage is the state of the admin page.

@@ -38,7 +38,9 @@ var (
 		"server", "purpose")
 	storeUpDesc      = desc("store_up", "1: the store that several gateways share answers; 0: it is away.")
 	storeWaitingDesc = desc("store_waiting_changes", "Changes that are not in the store, at least.")
-	storeBehindDesc  = desc("store_behind_seconds", "How long the oldest of them waits.")
+	storeRefusedDesc = desc("store_refused_total", "Records and messages in the store that were not used, because of "+
+		"their signature.")
+	storeBehindDesc = desc("store_behind_seconds", "How long the oldest of them waits.")
 
 	unkeptDesc    = desc("sessions_unkept", "1 while sessions cannot be written to the disk, otherwise 0.")
 	addrs6Desc    = desc("ipv6_addresses", "IPv6 addresses of clients.")
@@ -60,7 +62,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, asideDesc, serverDesc, unkeptDesc,
-		storeUpDesc, storeWaitingDesc, storeBehindDesc, addrs6Desc, contestsDesc, leases6Desc, preferredDesc, validDesc,
+		storeUpDesc, storeWaitingDesc, storeBehindDesc, storeRefusedDesc,
+		addrs6Desc, contestsDesc, leases6Desc, preferredDesc, validDesc,
 		bytesDesc, forwardDesc,
 	} {
 		ch <- d
@@ -190,6 +193,7 @@ func (v *Store) collect(send sender) {
 	send(storeUpDesc, prometheus.GaugeValue, up)
 	send(storeWaitingDesc, prometheus.GaugeValue, float64(v.Waiting))
 	send(storeBehindDesc, prometheus.GaugeValue, float64(v.BehindMS)/1000)
+	send(storeRefusedDesc, prometheus.CounterValue, float64(v.Refused))
 }
 
 // Metrics answers GET /metrics with the metrics of a Status, of the Go runtime and of the process.

@@ -276,12 +276,14 @@ func (g *gateway) openRequests(context.Context) (o opened, err error) {
 	if !addr.IsValid() {
 		return o, nil
 	}
+	cfg := g.radiusConfig()
+	cfg.Others = g.otherGateways()
 	g.dynamic, err = radius.ListenDynamic(
-		g.radiusConfig(), addr, g.table, filepath.Join(g.cfg.StateDir, "requests"), g.log)
+		cfg, addr, g.table, filepath.Join(g.cfg.StateDir, "requests"), g.log)
 	if err != nil {
 		return o, err
 	}
-	return opened{run: g.dynamic.Serve, close: g.dynamic.Close}, nil
+	return opened{run: g.dynamic.Serve, close: g.answerRequests()}, nil
 }
 
 // openUsers follows the users' file, where a part has opened it.

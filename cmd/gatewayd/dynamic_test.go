@@ -101,3 +101,52 @@ func TestServersChangeSessions(t *testing.T) {
 		t.Errorf("counted: %v", st.RADIUS)
 	}
 }
+
+// TestServersChangeSessionsElsewhere: a server's request to one gateway about a session of another one that shares its
+// store is carried out there, and the answer is that one's. While that gateway is away the answer says that it cannot
+// be asked. Long: the steps of one run, each of which needs the state that the one before left.
+func TestServersChangeSessionsElsewhere(t *testing.T) {
+	t.Parallel()
+	one, two := newLines(t, ""), newLines(t, "")
+	one.kill()
+	two.kill()
+	one.shareWith(two)
+	one.start()
+	two.start()
+	ann := one.client()
+	ann.logIn("ann")
+	began, err := one.session("ann")
+	must(t, err)
+	id := "Acct-Session-Id = " + began.ID
+	answers := func(kind, attributes, want string) {
+		t.Helper()
+		eventually(t, kind+" with "+attributes+" is answered by "+want, func() error {
+			if out := two.radclient(kind, two.Secret, attributes); !strings.Contains(out, want) {
+				return fmt.Errorf("%s", out)
+			}
+			return nil
+		})
+	}
+	answers("coa", id+", WISPr-Bandwidth-Max-Down = 300000, Message-Authenticator = 0x00", "CoA-ACK")
+	if s, err := one.session("ann"); err != nil || s.Limits.DownBps != 300000 || s.ID != began.ID {
+		t.Errorf("after the change it is %+v, %v", s, err)
+	}
+	answers("coa", id+", Framed-MTU = 1400", "Unsupported-Attribute")
+	answers("coa", id+", User-Name = bob, Session-Timeout = 3600", "Session-Context-Not-Found")
+	answers("disconnect", "User-Name = nobody", "Session-Context-Not-Found")
+	answers("disconnect", "Framed-IP-Address = "+ann.addr.String()+", User-Name = ANN", "Disconnect-ACK")
+	if r := one.acct.awaitAccounting("Stop", began.ID); r.value("Acct-Terminate-Cause") != "Admin-Reset" {
+		t.Errorf("accounted as %v", r)
+	}
+	ann.logIn("ann")
+	eventually(t, "the store has the new session", func() error {
+		if out := one.sh(one.program + ` --socket $DIR/run/control.sock cluster sessions --user ann`); !strings.Contains(
+			out, "authenticated") {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+	one.kill()
+	answers("disconnect", "User-Name = ann", "Proxy-Request-Not-Routable")
+	answers("disconnect", "User-Name = nobody", "Session-Context-Not-Found")
+}

@@ -53,7 +53,9 @@ type Dynamic struct {
 	conn     *net.UDPConn
 	secrets  map[netip.Addr][]byte
 
-	repeats *requestMemory       // used by Serve's goroutine only
+	mu      sync.Mutex    // guards repeats
+	passing chan struct{} // has an element for each request that other gateways are asked to carry out
+	repeats *requestMemory
 	older   budget.OncePerMinute // to log requests that may have been carried out before
 
 	stats struct{ disconnects, changes, refused, repeated atomic.Uint64 }
@@ -68,7 +70,8 @@ type Dynamic struct {
 func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, path string, log *slog.Logger) (
 	*Dynamic, error) {
 	cfg = cfg.withDefaults()
-	d := &Dynamic{cfg: cfg, sessions: sessions, log: log, secrets: map[netip.Addr][]byte{}}
+	d := &Dynamic{cfg: cfg, sessions: sessions, log: log, secrets: map[netip.Addr][]byte{},
+		passing: make(chan struct{}, passedAtOnce)}
 	for _, s := range cfg.Servers {
 		d.secrets[s.Address.Addr().Unmap()] = []byte(s.Secret)
 		if a := s.AcctAddress.Addr().Unmap(); d.secrets[a] == nil {
@@ -86,7 +89,12 @@ func ListenDynamic(cfg Config, addr netip.AddrPort, sessions Sessions, path stri
 
 // Close ends Serve. Twice is no error.
 func (d *Dynamic) Close() (err error) {
-	d.once.Do(func() { err = d.conn.Close(); d.repeats.close() })
+	d.once.Do(func() {
+		err = d.conn.Close()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.repeats.close()
+	})
 	return err
 }
 
@@ -105,11 +113,13 @@ func (d *Dynamic) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = d.Close() })
 	defer stop()
 	for b := make([]byte, radius.MaxPacketLength+1); ; {
+		d.mu.Lock()
 		d.repeats.retry(time.Now())
 		var until time.Time
 		if d.repeats.unwritten() {
 			until = time.Now().Add(tryAgain)
 		}
+		d.mu.Unlock()
 		_ = d.conn.SetReadDeadline(until)
 		n, from, err := d.conn.ReadFromUDPAddrPort(b)
 		switch {
@@ -129,12 +139,14 @@ func (d *Dynamic) Serve(ctx context.Context) error {
 	}
 }
 
-// receive returns the answer to a packet; nil: it gets none.
+// receive returns the answer to a packet; nil: it gets none, or later, when other gateways were asked.
 func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byte {
 	p := d.authentic(from, data, now)
 	if p == nil {
 		return nil
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	q := requestID{from.Addr(), p.Identifier, p.Authenticator}
 	if before, present := d.repeats.answerTo(q, now); present {
 		d.stats.repeated.Add(1)
@@ -163,9 +175,24 @@ func (d *Dynamic) receive(from netip.AddrPort, data []byte, now time.Time) []byt
 		return answer
 	}
 	found, cause := d.carryOut(p)
+	if d.mayBeElsewhere(cause) {
+		if d.pass(p, cause, func(cause rfc3576.ErrorCause) { d.answerLater(p, q, from, cause) }) {
+			return nil
+		}
+		cause = rfc3576.ErrorCause_Value_ResourcesUnavailable
+	}
 	answer := d.answer(p, q.from, found, cause)
 	d.repeats.answer(q, answer, false)
 	return answer
+}
+
+// answerLater answers a request that other gateways were asked to carry out.
+func (d *Dynamic) answerLater(p *radius.Packet, q requestID, from netip.AddrPort, cause rfc3576.ErrorCause) {
+	answer := d.answer(p, q.from, nil, cause)
+	d.mu.Lock()
+	d.repeats.answer(q, answer, false)
+	d.mu.Unlock()
+	_, _ = d.conn.WriteToUDPAddrPort(answer, from)
 }
 
 // authentic decodes a packet that is a recent request, signed by a configured server. It counts any other packet and

@@ -114,6 +114,8 @@ type Config struct {
 	Log         *slog.Logger       // of what servers do wrong; nil: discarded
 	// Prefixes returns the IPv6 prefixes that are a session's alone. nil: none are.
 	Prefixes func(session.Session) Prefixes
+	// Others carries servers' requests out that are about no session of this gateway; nil: there are no others.
+	Others Others
 	// LocalAccounts means that passwords are also checked without these servers: Acct-Authentic is then Local.
 	LocalAccounts bool
 	// LocalUsers begins the users whom vouchers let in: Acct-Authentic is Local; empty: there are none.

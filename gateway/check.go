@@ -20,6 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/forwarding"
 	"github.com/gateweigh/gateweigh/gateway/netfilter/guard"
 	"github.com/gateweigh/gateweigh/gateway/pppoe"
+	"github.com/gateweigh/gateweigh/gateway/units"
 	"github.com/gateweigh/gateweigh/quote"
 )
 
@@ -148,8 +149,39 @@ func (s *survey) folders() {
 					"move the file away", s.LineOf(f.key), f.dir)
 		} else if err := unix.Faccessat(unix.AT_FDCWD, existing, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
 			s.addFinding(Refusal, "%s: %s cannot be written to: %v", s.LineOf(f.key), existing, err)
+		} else if err := canMakeFolder(existing, f.dir); err != nil {
+			s.addFinding(Refusal, "%s: %s cannot be made, because %s takes no folders: %v: name another folder",
+				s.LineOf(f.key), f.dir, existing, err)
+		} else if free := scarceSpace(existing); free != nil {
+			s.addFinding(Warning, "%s: %s has %s free: logins fail when none is: make room there", s.LineOf(f.key), existing,
+				units.Bytes(*free))
 		}
 	}
+}
+
+// canMakeFolder tries whether a folder can be made below an existing one: it makes another there and removes it.
+func canMakeFolder(in, dir string) error {
+	if in == dir {
+		return nil
+	}
+	made, err := os.MkdirTemp(in, ".gatewayd-check-")
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	return os.Remove(made)
+}
+
+// enoughSpace is how many bytes of free space are no reason to warn.
+const enoughSpace = 16 << 20
+
+// scarceSpace returns how many bytes may be written to a folder's file system; nil: enough, or it is not known.
+func scarceSpace(dir string) *uint64 {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || st.Blocks == 0 || st.Bavail*uint64(st.Bsize) >= enoughSpace {
+		return nil
+	}
+	free := st.Bavail * uint64(st.Bsize)
+	return &free
 }
 
 // interfaces looks for the LAN's and the WAN's.

@@ -256,6 +256,7 @@ func (g *gateway) isOfNetwork(addr netip.Addr) bool {
 func (s *several) status() control.Status {
 	out := control.Status{Version: s.Version, PID: os.Getpid(), Since: timeline.Wall(s.began), WAN: s.cfg.WAN.Interface,
 		Datapath: s.cfg.Datapath.Kind, Sessions: map[control.State]int{}}
+	out.DiskFree = scarceSpace(s.cfg.StateDir)
 	var down []string
 	for _, n := range s.all() {
 		g, why := n.state()

@@ -29,6 +29,7 @@ func (g *gateway) status() control.Status {
 	if err := g.table.Unkept(); err != nil {
 		st.Unkept = fmt.Sprintf("%v; free space at state_dir (%s)", err, g.cfg.StateDir)
 	}
+	st.DiskFree = scarceSpace(g.cfg.StateDir)
 	var err error
 	if st.Packets, err = g.dp.Packets(); err != nil {
 		g.log.Warn("reading what became of packets", "err", err)

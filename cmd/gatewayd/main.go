@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -146,6 +147,9 @@ func rootCommand() *cobra.Command {
 // dial connects to the daemon. Without a daemon the error says how to start one.
 func dial(socket string) (*control.Client, error) {
 	c, err := control.Dial(socket)
+	if errors.Is(err, control.ErrNotRunning) && socket != defaultSocket {
+		return nil, fmt.Errorf("%w: start the gatewayd whose run_dir is %s", err, filepath.Dir(socket))
+	}
 	if errors.Is(err, control.ErrNotRunning) {
 		err = fmt.Errorf("%w: start it with systemctl start gatewayd, or gatewayd run -c %s", err, defaultConfig)
 	}

@@ -109,6 +109,8 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 func writeKept(line func(name, format string, args ...any), s control.Status, now time.Time) {
 	if s.Unkept != "" {
 		line("disk", "sessions are not kept: %s", plain(s.Unkept, 400))
+	} else if s.DiskFree != nil {
+		line("disk", "%s free at state_dir: logins fail when none is", units.Bytes(*s.DiskFree))
 	}
 	if s.Store != nil {
 		line("store", "%s", storeState(*s.Store, now))

@@ -31,6 +31,9 @@ return 1
 func (s *Store) Forget(ctx context.Context, gateway string) error {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
+	if gateway == everybody { // its sets are not a gateway's
+		return fmt.Errorf("%s %w", gateway, ErrUnknown)
+	}
 	all, err := s.asking.SMembers(ctx, s.key("sets")).Result()
 	if err != nil {
 		return fmt.Errorf("asking the store: %s", plain(err))

@@ -28,6 +28,10 @@ func TestForget(t *testing.T) {
 	if err := two.Forget(t.Context(), "gw3"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("one that never was: %v", err)
 	}
+	server.CLI("SADD", "test:sets", "vouchers:all")
+	if err := two.Forget(t.Context(), everybody); !errors.Is(err, ErrUnknown) {
+		t.Errorf("what all gateways have together: %v", err)
+	}
 	leave()
 	netnstest.Must(t, two.Forget(t.Context(), "gw1"))
 	told.holds(t, "the follower knows nothing of it", &file{}, "gw1")

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/internal/strict"
 	"github.com/gateweigh/gateweigh/textfile"
@@ -69,14 +70,21 @@ var (
 	readKeyPrefix = strict.AcceptText(`letters, digits, dots, colons and hyphens, at most 64, such as "gateweigh:"`,
 		func(s string) (string, bool) { return s, storePrefix.MatchString(s) })
 	readStoreAddress = strict.AcceptText(`an address or a name, and a port unless it is the usual one, such as `+
-		`"192.0.2.20:6379"`, storeAddress)
+		`"192.0.2.20:6379"; IPv6 in brackets: "[2001:db8::20]:6379"`, storeAddress)
 )
 
-// storeAddress accepts a host with or without a port.
+// storeAddress accepts a host with or without a port. IPv6 addresses need brackets: without them a port could be meant.
 func storeAddress(s string) (string, bool) {
 	host, number, err := net.SplitHostPort(s)
+	if inner, is := strings.CutPrefix(s, "["); is && strings.HasSuffix(inner, "]") {
+		addr, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		return s, err == nil && addr.Is6()
+	}
 	if err != nil {
 		host = s
+		if strings.Contains(host, ":") {
+			return "", false
+		}
 	} else if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 {
 		return "", false
 	}
@@ -181,7 +189,7 @@ func (c *Config) completeStore() {
 	}
 	for i, a := range c.Store.Addresses {
 		if _, _, err := net.SplitHostPort(a); err != nil {
-			c.Store.Addresses[i] = net.JoinHostPort(a, strconv.FormatUint(usual, 10))
+			c.Store.Addresses[i] = net.JoinHostPort(strings.Trim(a, "[]"), strconv.FormatUint(usual, 10))
 		}
 	}
 }

@@ -27,11 +27,13 @@ func TestStoreMistakes(t *testing.T) {
 		redis + at + name + "sentinel_user = \"s\"": "store.sentinel_user: has no effect: store.sentinel_master",
 		redis + at + name + "sentinel_master = \"m\"\nsentinel_user = \"s\"": "store.sentinel_password_file: " +
 			"missing",
-		redis + name + "addresses = [\"a\", \"b\"]":         "store.addresses: must be that of one server",
-		redis + name + "addresses = [\"192.0.2.20:70000\"]": "store.addresses: each value must",
-		redis + name + "addresses = [\"a b\"]":              "store.addresses: each value must",
-		"roaming = \"mac\"":                                 `store.roaming: has no effect: store.kind is not "redis"`,
-		redis + at + name + "roaming = \"both\"":            `store.roaming: must be`,
+		redis + name + "addresses = [\"a\", \"b\"]":          "store.addresses: must be that of one server",
+		redis + name + "addresses = [\"192.0.2.20:70000\"]":  "store.addresses: each value must",
+		redis + name + "addresses = [\"2001:db8::20:6379\"]": "IPv6 in brackets",
+		redis + name + "addresses = [\"2001:db8::1\"]":       "IPv6 in brackets",
+		redis + name + "addresses = [\"a b\"]":               "store.addresses: each value must",
+		"roaming = \"mac\"":                                  `store.roaming: has no effect: store.kind is not "redis"`,
+		redis + at + name + "roaming = \"both\"":             `store.roaming: must be`,
 	} {
 		_, err := Parse("f", []byte(inStore(text)))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -44,7 +46,7 @@ func TestStoreMistakes(t *testing.T) {
 	} {
 		addresses := `addresses = ["db.example.org"]`
 		if master != "" {
-			addresses = `addresses = ["db.example.org", "2001:db8::1", "192.0.2.1:1"]`
+			addresses = `addresses = ["db.example.org", "[2001:db8::1]", "192.0.2.1:1"]`
 		}
 		c, err := Parse("f", []byte(inStore(redis+name+master+addresses)))
 		if err != nil || !slices.Equal(c.Store.Addresses, want) {

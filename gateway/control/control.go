@@ -90,7 +90,9 @@ type Status struct {
 	Aside int `json:"aside,omitempty"`
 	// why changes of sessions, logins above all, are not kept: nobody new is admitted; left out: they are kept
 	Unkept string `json:"unkept,omitempty"`
-	Users  *Users `json:"users,omitempty"` // of the users' file; left out: none is used
+	// bytes that may still be written to the file system of `state_dir`; left out: more than 16 MiB
+	DiskFree *uint64 `json:"disk_free,omitempty"`
+	Users    *Users  `json:"users,omitempty"` // of the users' file; left out: none is used
 	// devices that come in without a login; left out: none do
 	Listed *Listed `json:"listed,omitempty"`
 	Rooms  *Rooms  `json:"rooms,omitempty"` // left out: guests are not asked for theirs

@@ -110,6 +110,14 @@ func (a *accounting) send(ctx context.Context, e session.Event, again bool, leav
 }
 
 func (g *gateway) accountOne(ctx context.Context, e session.Event) error {
+	if g.pair != nil {
+		if leftOut, err := g.pair.leavesOut(e); err != nil || leftOut {
+			if err == nil {
+				err = g.table.Done(e)
+			}
+			return err
+		}
+	}
 	if g.accounts() {
 		if err := g.radius.Account(ctx, e); err != nil {
 			return err

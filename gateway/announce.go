@@ -53,6 +53,17 @@ func (g *gateway) beginAnew() error {
 	return nil
 }
 
+// tellStart has RADIUS servers told of the table's sessions as far as they have to be. fresh: the table is a new one.
+func (g *gateway) tellStart(fresh bool) error {
+	switch {
+	case g.pair != nil: // the site goes on
+		return nil
+	case fresh:
+		return g.beginAnew()
+	}
+	return g.takeBack()
+}
+
 // takeBack does nothing unless servers were told at detach that all sessions have ended. Then it has them told that the
 // gateway starts, and of the start of each session that still exists.
 func (g *gateway) takeBack() error {
@@ -77,7 +88,7 @@ const deafMost = 3
 // sessions that they still have. It gives up if servers confirm events but never Accounting-On. To find that out it
 // sends an event, which is sent again after a confirmed Accounting-On.
 func (g *gateway) announce(ctx context.Context) error {
-	if _, err := os.Stat(onFile(g.cfg)); err != nil || !g.accounts() {
+	if _, err := os.Stat(onFile(g.cfg)); err != nil || !g.accounts() || g.pair != nil {
 		return nil
 	}
 	var failed budget.OncePerMinute

@@ -229,7 +229,7 @@ func wholeOf(dev *net.Interface) (name, kind string) {
 
 // address checks that the LAN's interface has the gateway's address, unless a device of the data path has it.
 func (s *survey) address() {
-	if s.lan != nil && !kindOf(s.Config).OwnAddress && !s.port {
+	if s.lan != nil && !kindOf(s.Config).OwnAddress && !s.port && s.Pair.Site == "" {
 		s.refuse(checkAddress(s.lan, s.LineOf("lan.address"), s.LAN.Address))
 	}
 }
@@ -244,7 +244,9 @@ func (s *survey) ipv6() {
 			quote.Command("sysctl", "-w", "net.ipv6.conf."+s.lan.Name+".disable_ipv6=0"))
 		return
 	}
-	s.refuse(checkAddress(s.lan, s.LineOf("lan.address6"), s.LAN.Address6))
+	if s.Pair.Site == "" { // otherwise the gateway that serves has it
+		s.refuse(checkAddress(s.lan, s.LineOf("lan.address6"), s.LAN.Address6))
+	}
 	if ipv6Setting("all", "forwarding") != "1" {
 		s.addFinding(Refusal, "%s: the kernel forwards no IPv6, and only the machine as a whole can: %s",
 			s.LineOf("lan.address6"), quote.Command("sysctl", "-w", "net.ipv6.conf.all.forwarding=1"))

@@ -22,6 +22,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/arp"
 	"github.com/gateweigh/gateweigh/gateway/bindings"
 	"github.com/gateweigh/gateweigh/gateway/budget"
+	"github.com/gateweigh/gateweigh/gateway/cluster"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/daily"
@@ -110,6 +111,7 @@ type gateway struct {
 	admin adminPage    // of the only network
 	store *sharedStore // of the daemon
 	roams *roams       // between gateways; nil: there is no store
+	pair  *pairLife    // of two gateways; nil: the gateway is alone
 
 	portless budget.OncePerMinute // messages of clients without ports
 	noVLANs  budget.OncePerMinute // messages of clients whose VLANs are not known
@@ -133,6 +135,9 @@ type gateway struct {
 func Run(ctx context.Context, cfg *config.Config, d Daemon) error {
 	if len(cfg.Networks) > 0 {
 		return runNetworks(ctx, cfg, d)
+	}
+	if cfg.Pair.Site != "" {
+		return runPair(ctx, cfg, d)
 	}
 	g := newGateway(cfg, d)
 	g.reload = g.admin.reloading(d.Reload)
@@ -168,52 +173,6 @@ func daemonParts(cfg *config.Config, status func() control.Status) []part {
 	}
 }
 
-// parts lists the parts of one network: first those that decide, then those that clients reach.
-func (g *gateway) parts() []part {
-	return []part{
-		step("checks", g.check),
-		{"state_dir", g.openState},
-		{"address translation", g.openNAT},        // before the data path, which redirects where nothing translates
-		{"limits of connections", g.openCounting}, // as well
-		step("port 80", func() error { g.openHome(); return nil }),
-		{"vouchers", g.openVouchers}, // closed after the sessions, whose ends it has
-		{"day", g.openDaily},         // closed after the sessions, whose ends it has
-		{"data path", g.openPath},    // closed after the sessions, which read the last counts from it
-		{"forwarding", g.openForwarding},
-		{"connections", g.openConnections}, // ended after the sessions that they belong to
-		{"sessions", g.openTable},
-		{"sessions elsewhere", g.openElsewhere},
-		{"sessions of vouchers", g.serveVouchers},
-		{"sessions of the day", g.serveDaily},
-		{"rooms", g.openRooms},
-		step("clients of a former daemon", g.reconcile),
-		step("their limits of connections", g.startCounting),
-		step("their connections", g.endFormer),
-		step("clients without a lease", g.forgetUnleased),
-		{"newcomers", g.openNewcomers},
-		{"flow log", g.openFlows}, // closed before the sessions, which it asks
-		step("walled garden", g.openGarden),
-		{"RADIUS", g.openRADIUS},
-		{"accounting", func(context.Context) (opened, error) { return opened{run: g.account}, nil }},
-		{"requests of RADIUS servers", g.openRequests},
-		{"OpenID providers", g.openProviders},
-		{"login", g.openPortal},
-		{"devices", g.openDevices}, // closed before the sessions, which it admits
-		{"pppoe", g.openLines},     // closed before the sessions: a link that ends by then is taken up by the next daemon
-		{"ident", g.openIdent},
-		{"users' file", g.openUsers},
-		{"dhcp", g.openDHCP},
-		{"relays", g.openRelays},
-		{"leases of others", g.openRenewal},
-		{"dns", g.openDNS},
-		{"IPv6", g.openIPv6},                    // after what it advertises
-		{"prefix delegation", g.openDelegation}, // tells those of IPv6
-		{"bridges", func(context.Context) (opened, error) { return opened{run: g.watchBridges}, nil }},
-		{"portal", g.listenPortal},
-		step("forwarding on", g.forward), // everything that decides about packets is in place
-	}
-}
-
 // openControl takes the place of the only daemon of this run_dir.
 func (g *gateway) openControl(context.Context) (opened, error) {
 	socket, err := control.Listen(g.cfg.ControlSocket())
@@ -230,6 +189,9 @@ func (g *gateway) answers() control.Answers {
 	answers := control.Single(g.network(), g.status)
 	answers.Reload = g.reload
 	answers.Cluster = g.store.cluster()
+	if g.pair != nil {
+		answers.Become, answers.IsStandby = g.pair.become, func() bool { return !g.pair.serving.Load() }
+	}
 	if g.vouchers != nil {
 		answers.Vouchers = g.vouchers
 	}
@@ -309,6 +271,9 @@ func (g *gateway) openDHCP(context.Context) (o opened, err error) {
 		return o, err
 	}
 	o = opened{run: g.dhcp.Run, close: g.dhcp.Close}
+	if g.pair != nil {
+		o.close = g.pair.shareLeases()
+	}
 	if err := g.takeUp(g.dhcp.Leases()); err != nil {
 		return o, err
 	}
@@ -352,12 +317,11 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 		return o, fmt.Errorf("reading which boot of the machine sessions are of: %w", err)
 	}
 	reason, fresh := whyTableLost(file, kept)
-	if reason != "" {
+	if reason != "" && g.pair == nil {
 		g.log.Error("the session table "+reason+": every client must log in again", "file", file)
 	}
-	how := session.Options{Resume: bytes.Equal(last, boot), Ends: g.endsAtStart}
 	copies := g.store.mirror(g.cfg.Name)
-	mirrorTo(copies, &how)
+	how := g.tableOptions(bytes.Equal(last, boot), copies)
 	if g.table, err = session.OpenWith(file, g.dp.Forwarder, g.log, how); errors.Is(err, statefile.ErrDamaged) {
 		if err = g.setAside(file, err, "every client must log in again"); err == nil {
 			fresh = true
@@ -367,27 +331,34 @@ func (g *gateway) openTable(context.Context) (o opened, err error) {
 	if err != nil {
 		return o, err
 	}
-	o = opened{run: g.table.Run, close: g.table.Close}
+	o = opened{close: g.table.Close}
 	if copies != nil {
-		copies.Read(recordsOf(g.table))
+		if g.pair == nil {
+			copies.Read(recordsOf(g.table))
+		}
 		o.close = func() error { copies.Read(nil); return g.table.Close() } // its last records are told as changes
 	}
 	g.table.CountedSince(g.dp.Moved)
 	g.table.Cut(g.connections)
 	g.table.OnEnd(g.sessionEnded)
 	g.table.Revoked(func(s session.Session) { g.revoke(anchorOf(s), s.ID) })
-	if fresh {
-		err = g.beginAnew()
-	} else {
-		err = g.takeBack()
-	}
-	if err != nil {
+	if err := g.tellStart(fresh); err != nil {
 		return o, err
 	}
 	if err := os.WriteFile(kept, boot, 0o600); err != nil {
 		return o, fmt.Errorf("keeping which boot of the machine sessions are of: %w", err)
 	}
 	return o, nil
+}
+
+// tableOptions are how the table is opened. same: it is the boot of the machine that its sessions are of.
+func (g *gateway) tableOptions(same bool, copies *cluster.Mirror) session.Options {
+	how := session.Options{Resume: same, Ends: g.endsAtStart}
+	mirrorTo(copies, &how)
+	if g.pair != nil {
+		g.pair.followIn(&how)
+	}
+	return how
 }
 
 // setAside takes a damaged state file out of the way, so that the gateway serves without what the file knew. Nobody is

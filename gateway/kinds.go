@@ -135,7 +135,7 @@ func crossings(cfg *config.Config) []string {
 // all kinds of data path need.
 func Capabilities(cfg *config.Config) []int {
 	kind := kindOf(cfg)
-	if len(cfg.Networks) > 0 { // which come and go
+	if len(cfg.Networks) > 0 || cfg.Pair.Site != "" { // which open it again
 		return slices.Concat(kind.Capabilities, kind.Opening)
 	}
 	return kind.Capabilities

@@ -77,6 +77,9 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 		out.Options = append(out.Options, dhcp.Option{Code: code, Data: data})
 	}
 	out.Information = d.Information
+	if g.pair != nil {
+		out.Written = g.pair.leased
+	}
 	for _, r := range d.Relays {
 		known := dhcp.Relay{Addr: r.Addr, Subnet: r.Network, Router: r.Router}
 		if !r.Network.IsValid() {

@@ -117,6 +117,9 @@ func (g *gateway) roaming() device.Roaming {
 
 // Put takes up what another gateway has, and ends what it has taken.
 func (r *roams) Put(of, key string, record cluster.Record) {
+	if of == r.g.cfg.Pair.Site { // this gateway's, too
+		return
+	}
 	if of != r.g.store.Gateway {
 		r.Index.Put(of, key, record)
 		return

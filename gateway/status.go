@@ -47,12 +47,17 @@ func (g *gateway) status() control.Status {
 	}
 	st.Traffic = control.Traffic{
 		UpBytes: total.UpBytes, UpPackets: total.UpPackets, DownBytes: total.DownBytes, DownPackets: total.DownPackets}
-	g.served(&st)
-	g.admin.showIn(&st)
 	if g.cfg.Name == "" {
 		g.store.showIn(&st)
 	}
-	g.showIPv6(&st)
+	if g.pair != nil {
+		st.Pair = g.pair.state()
+	}
+	if g.pair == nil || g.pair.serving.Load() { // what clients reach is open
+		g.served(&st)
+		g.admin.showIn(&st)
+		g.showIPv6(&st)
+	}
 	return st
 }
 

@@ -20,7 +20,8 @@ func clusterCommand(socket *string) *cobra.Command {
 		Args:  usage(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(clusterStatusCommand(socket), clusterSessionsCommand(socket), clusterForgetCommand(socket))
+	cmd.AddCommand(clusterStatusCommand(socket), clusterSessionsCommand(socket), clusterForgetCommand(socket),
+		clusterBecomeCommand(socket), clusterKeepalivedCommand())
 	return cmd
 }
 

@@ -26,13 +26,20 @@ type radiusServer struct {
 	Dir          string
 	Kind, Secret string // Kind is "auth" or "acct"
 	Port         int
+	At           string // an address that other hosts reach; "": only the router does
 	process      *process
 }
 
 // radius starts a server on a port of the router.
 func (w *world) radius(kind string, port int) *radiusServer {
 	w.t.Helper()
-	r := &radiusServer{w: w, Dir: filepath.Join(w.Dir, kind), Kind: kind, Secret: w.Secret, Port: port}
+	return w.radiusAt("", kind, port)
+}
+
+// radiusAt is radius for a server that other hosts reach at an address; "": none does.
+func (w *world) radiusAt(addr, kind string, port int) *radiusServer {
+	w.t.Helper()
+	r := &radiusServer{w: w, Dir: filepath.Join(w.Dir, kind), Kind: kind, Secret: w.Secret, Port: port, At: addr}
 	for _, name := range []string{"radiusd.conf", "users"} {
 		w.write("radius/"+name, filepath.Join(kind, name), r)
 	}

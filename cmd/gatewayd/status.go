@@ -16,7 +16,7 @@ import (
 )
 
 func statusCommand(socket *string) *cobra.Command {
-	var asJSON bool
+	var asJSON, ready bool
 	var network string
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -30,6 +30,9 @@ func statusCommand(socket *string) *cobra.Command {
 			"line for each, and --network shows the rest of one.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if ready {
+				return readiness(cmd.Context(), *socket)
+			}
 			c, err := dial(*socket)
 			if err != nil {
 				return err
@@ -56,6 +59,7 @@ func statusCommand(socket *string) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&ready, "ready", false, "print nothing, and fail unless this gateway of a pair may serve")
 	cmd.Flags().StringVar(&network, "network", "", "of this network alone, of several")
 	return cmd
 }
@@ -114,6 +118,9 @@ func writeKept(line func(name, format string, args ...any), s control.Status, no
 	}
 	if s.Store != nil {
 		line("store", "%s", storeState(*s.Store, now))
+	}
+	if s.Pair != nil {
+		line("pair", "%s", pairState(*s.Pair))
 	}
 	if s.Outbox > 0 {
 		line("accounting", "%s for a RADIUS server", counted(s.Outbox, "event waits", "events wait"))

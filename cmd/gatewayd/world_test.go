@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -71,6 +72,7 @@ type world struct {
 	hub    *netnstest.Space
 
 	program string // gatewayd's file
+	host    string // where the daemon runs; "": the router
 }
 
 var worlds atomic.Int64
@@ -190,7 +192,7 @@ type process struct {
 // spawn starts a program in the router's network. It ends with the test, also where that is killed.
 func (w *world) spawn(log string, argv ...string) *process {
 	w.t.Helper()
-	return w.spawnAt("router", log, argv...)
+	return w.spawnAt(cmp.Or(w.host, "router"), log, argv...)
 }
 
 // spawnAt is spawn for any host. What the program prints is appended to the file log of the world's folder.

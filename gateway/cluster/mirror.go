@@ -33,6 +33,7 @@ type Mirror struct {
 	kind  string
 
 	mu        sync.Mutex // guards what follows
+	site      *Site      // whose set it is; nil: the gateway's own
 	changed   map[string][]byte
 	order     []waiting         // one for each of changed, the oldest first
 	uncertain time.Time         // since when everything is to be compared; zero: it is not
@@ -63,6 +64,23 @@ func (s *Store) Mirror(kind string) *Mirror {
 		yielded: map[string]uint64{}, versions: map[string]uint64{}}
 	s.mirrors = append(s.mirrors, m)
 	return m
+}
+
+// Of has the mirror write the set of a site, while this gateway serves there: all records in it are replaced.
+func (m *Mirror) Of(site *Site) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.site = site
+}
+
+// set returns whose set is written, and in which term of a site; fenced: another gateway serves.
+func (m *Mirror) set() (name string, site *Site, term uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.site == nil {
+		return m.store.Gateway, nil, 0
+	}
+	return m.site.name, m.site, m.site.Term()
 }
 
 // Read tells the mirror where records are read, and has it compare them; nil: they can no longer be read.
@@ -139,13 +157,28 @@ func (m *Mirror) waiting() (n int, since time.Time) {
 	return len(m.changed), since
 }
 
-// send writes all that waits to the store.
+// send writes all that waits to the store. What is of a site waits while another gateway serves there.
 func (m *Mirror) send(ctx context.Context) error {
+	err := m.sendAll(ctx)
+	if errors.Is(err, errFenced) { // Keep says so, too
+		return nil
+	}
+	return err
+}
+
+func (m *Mirror) sendAll(ctx context.Context) error {
+	_, site, term := m.set()
+	if site != nil && term == 0 {
+		return nil
+	}
 	m.mu.Lock()
 	source, uncertain, doubts := m.source, !m.uncertain.IsZero(), m.doubts
 	m.mu.Unlock()
 	if source != nil && uncertain {
 		if err := m.compareWith(ctx, source); err != nil {
+			return err
+		}
+		if err := site.complete(ctx, term); err != nil {
 			return err
 		}
 		m.mu.Lock()
@@ -221,14 +254,15 @@ func (m *Mirror) write(ctx context.Context, batch []Change) error {
 		}
 		m.mu.Unlock()
 		limited, cancel := context.WithTimeout(ctx, patience)
-		outcomes, err := m.store.swap(limited, m.store.client, m.kind, m.store.Gateway, 0, batch)
+		set, site, term := m.set()
+		outcomes, err := m.store.swap(limited, m.store.client, m.kind, set, 0, fence{site, term}, batch)
 		cancel()
 		if err != nil {
 			return err
 		}
 		var again []Change
 		for i, o := range outcomes {
-			key, foreign := batch[i].Key, !o.Done && o.Owner != "" && o.Owner != m.store.Gateway
+			key, foreign := batch[i].Key, site == nil && !o.Done && o.Owner != "" && o.Owner != m.store.Gateway
 			foreign = foreign && m.genuine(ctx, key)
 			if m.versions[key] = o.Version; o.Version == 0 || foreign {
 				delete(m.versions, key)
@@ -324,13 +358,14 @@ func (m *Mirror) compareWith(ctx context.Context, source Source) error {
 // readAll returns the gateway's records in the store, and remembers the versions of those that it may replace.
 func (m *Mirror) readAll(ctx context.Context, seed maphash.Seed) (map[string]*found, error) {
 	there := map[string]*found{}
-	err := m.store.each(ctx, m.store.client, m.kind, m.store.Gateway, func(key string, r Record) error {
+	set, site, _ := m.set()
+	err := m.store.each(ctx, m.store.client, m.kind, set, func(key string, r Record) error {
 		if len(there)%readMost == 0 {
 			if err := m.store.beatIfDue(ctx); err != nil {
 				return err
 			}
 		}
-		foreign := r.Owner != "" && r.Owner != m.store.Gateway
+		foreign := site == nil && r.Owner != "" && r.Owner != m.store.Gateway
 		if m.setForeign(key, r.Owner, foreign); !foreign {
 			m.versions[key] = r.Version
 		}
@@ -361,12 +396,13 @@ func (m *Mirror) stays(key string, f *found) bool {
 func (m *Mirror) deleteOthers(ctx context.Context, there map[string]*found) error {
 	var batch []Change
 	newer := 0
+	_, site, _ := m.set()
 	for key, f := range there {
 		switch {
 		case f.own:
 		case f.newer:
 			newer++
-		case f.owner == m.store.Gateway, f.owner == "", !m.stays(key, f):
+		case site != nil, f.owner == m.store.Gateway, f.owner == "", !m.stays(key, f):
 			batch = append(batch, Change{Key: key})
 		}
 	}

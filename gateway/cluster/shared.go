@@ -81,7 +81,7 @@ func (h *Shared) write(ctx context.Context, c *redis.Client, changes []Change) (
 	h.mu.Lock()
 	floor := h.highest
 	h.mu.Unlock()
-	out, err := h.store.swap(ctx, c, h.kind, everybody, floor, changes)
+	out, err := h.store.swap(ctx, c, h.kind, everybody, floor, fence{}, changes)
 	for _, o := range out {
 		h.saw(o.Version)
 	}

@@ -36,6 +36,7 @@ type Outcome struct {
 // A script takes one round trip and loses no race, whereas WATCH takes two and fails where others write.
 var swap = redis.NewScript(`
 local owner, set, most, floor, out = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), {}
+if ARGV[5] ~= '0' and redis.call('HGET', KEYS[6], 'term') ~= ARGV[5] then return {} end
 local function tell(key, version, record)
 	local n, told = redis.pcall('INCR', KEYS[4]), nil
 	if n == 1 then
@@ -49,7 +50,7 @@ local function tell(key, version, record)
 	end
 	if type(told) ~= 'string' then redis.call('DEL', KEYS[3], KEYS[4]) end
 end
-for i = 5, #ARGV, 4 do
+for i = 6, #ARGV, 4 do
 	local key, known, kind, content = ARGV[i], ARGV[i+1], ARGV[i+2], ARGV[i+3]
 	local record = redis.call('HGET', KEYS[1], key)
 	local version, has, held = '0', '', nil
@@ -89,15 +90,15 @@ return out
 // Swap carries out changes of records of a kind that a gateway has, each by itself, and returns an outcome for each.
 // They are all carried out at the same time. After an error some may have been: Swap may be called again.
 func (s *Store) Swap(ctx context.Context, kind, gateway string, changes []Change) ([]Outcome, error) {
-	return s.swap(ctx, s.asking, kind, gateway, 0, changes)
+	return s.swap(ctx, s.asking, kind, gateway, 0, fence{}, changes)
 }
 
-// swap is Swap by a client. New versions are above floor.
-func (s *Store) swap(ctx context.Context, c *redis.Client, kind, gateway string, floor uint64, changes []Change) (
-	[]Outcome, error,
-) {
-	args := make([]any, 0, 4+4*len(changes))
-	args = append(args, s.Gateway, kind+":"+gateway, changesKept, strconv.FormatUint(floor, 10))
+// swap is Swap by a client, in a term of a site. New versions are above floor.
+func (s *Store) swap(ctx context.Context, c *redis.Client, kind, gateway string, floor uint64, in fence,
+	changes []Change,
+) ([]Outcome, error) {
+	args := make([]any, 0, 5+4*len(changes))
+	args = append(args, s.Gateway, kind+":"+gateway, changesKept, text(floor), text(in.term))
 	for _, c := range changes {
 		what, sealed := "delete", []byte(nil)
 		if c.Content != nil {
@@ -105,11 +106,17 @@ func (s *Store) swap(ctx context.Context, c *redis.Client, kind, gateway string,
 		}
 		args = append(args, c.Key, strconv.FormatUint(c.Version, 10), what, sealed)
 	}
-	set := s.key(kind, gateway)
+	set, lead := s.key(kind, gateway), s.key("lead")
+	if in.site != nil {
+		lead = in.site.key()
+	}
 	answer, err := swap.Run(ctx, c, []string{set, set + ":count", s.key("changes"), s.key("changes", "count"),
-		s.key("sets")}, args...).Slice()
+		s.key("sets"), lead}, args...).Slice()
 	if err != nil {
 		return nil, err
+	}
+	if in.term > 0 && len(answer) == 0 && len(changes) > 0 {
+		return nil, errFenced
 	}
 	if len(answer) != 3*len(changes) {
 		return nil, fmt.Errorf("the store answers %d values for %d changes", len(answer), len(changes))

@@ -56,6 +56,7 @@ func (c *Config) check() strict.Problems {
 	k.checkMetrics()
 	k.checkAdmin()
 	k.checkStore()
+	k.checkPair()
 	k.checkDynamic()
 	k.checkServer("radius.primary", c.RADIUS.Primary)
 	k.checkServer("radius.secondary", c.RADIUS.Secondary)

@@ -106,6 +106,7 @@ type Config struct {
 	Metrics  Metrics
 	Admin    Admin
 	Store    Store
+	Pair     Pair
 
 	lines map[string]int // where each key was set, from 1; see rowKey
 	rows  map[string]int // how many tables each array of tables has
@@ -399,6 +400,7 @@ func defaults() *Config {
 		NAT:     NAT{Hairpin: true},
 		Admin:   Admin{Idle: 30 * time.Minute, Longest: 12 * time.Hour},
 		Store:   Store{Kind: StoreFile, Prefix: "gateweigh:", Roaming: RoamingOff},
+		Pair:    Pair{By: ByKeepalived, Accounting: AccountingContinue, Lease: leaseLeast, Counts: 10 * time.Second},
 		lines:   map[string]int{},
 		rows:    map[string]int{},
 	}

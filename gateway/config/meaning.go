@@ -407,6 +407,20 @@ var meanings = map[string]meaning{
 		"leaves there: `\"mac\"` if it has the same MAC address, `\"address\"` if it has the same IP address too, " +
 		"`\"off\"` never. Devices behind `lan.repeaters` and on PPPoE never do. Of several networks, those of the same " +
 		"name belong together"},
+
+	"pair.site": {unset: "this gateway is alone", text: "what [two gateways on one LAN](../two-gateways.md) are called " +
+		"together in the store: the same on both. One serves, and the other takes over when it fails. `lan.address` is of " +
+		"the one that serves: no interface needs to have it before. Needs `store.kind = \"redis\"`"},
+	"pair.by": {text: "who says which one serves and moves the addresses: `\"keepalived\"` does, and tells gatewayd " +
+		"(`gatewayd cluster keepalived` prints its configuration); or gatewayd, by a lease in the store"},
+	"pair.accounting": {text: "what RADIUS servers are told when the other gateway takes over: `\"continue\"`: an " +
+		"interim update, and the session keeps its ID; `\"restart\"`: one Stop and one Start for each session"},
+	"pair.wan_address": {unset: "none moves", text: "address at the WAN's interface, with its network's length, that is " +
+		"of the gateway that serves: routers there send clients' packets to it, and NAT may use it"},
+	"pair.lease_time": {text: "with `\"store\"`: how long the addresses stay with a gateway that is gone. It is " +
+		"renewed three times meanwhile"},
+	"pair.counts": {text: "how often counters go to the store. What a client transfers after the last time is not " +
+		"counted if the gateway is lost"},
 }
 
 const (

@@ -80,7 +80,7 @@ func (c *Config) settings() []setting {
 			keyAt("datapath.shaping", &c.Datapath.Shaping, strict.Word(ShapingAuto, ShapingNever)),
 			keyAt("datapath.pin_dir", &c.Datapath.PinDir, absolute),
 			keyAt("metrics.listen", &c.Metrics.Listen, listenAddress),
-		}, c.adminSettings(), c.storeSettings())
+		}, c.adminSettings(), c.storeSettings(), c.pairSettings())
 }
 
 func (c *Config) lanSettings() []setting {

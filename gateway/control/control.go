@@ -102,6 +102,7 @@ type Status struct {
 	Providers []Provider `json:"providers,omitempty"`
 
 	Store *Store `json:"store,omitempty"` // that several gateways share; left out: there is none
+	Pair  *Pair  `json:"pair,omitempty"`  // of two gateways of which one serves; left out: the gateway is alone
 
 	// the status of each of several networks, in the order of the configuration; only these have the counters by word
 	Networks []Status `json:"networks,omitempty"`

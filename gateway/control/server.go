@@ -46,6 +46,9 @@ type Answers struct {
 	Reload   func() ReloadReply // reads the configuration again; nil: that is not possible
 	Vouchers VoucherBook        // nil: there are none
 	Cluster  *Cluster           // the store that several gateways share; nil: there is none
+
+	Become    func(active bool) error // has a gateway of two serve, or be the standby; nil: it is alone
+	IsStandby func() bool             // it serves nobody, and nothing of it is changed; nil: it is alone
 }
 
 // Single returns the Answers of a daemon with one network.
@@ -130,17 +133,18 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, s.Status()) })
 	mux.HandleFunc("GET /v1/sessions", s.list)
 	mux.HandleFunc("GET /v1/sessions/{addr}", s.get)
-	mux.HandleFunc("POST /v1/login", s.login)
-	mux.HandleFunc("POST /v1/logins", s.logins)
-	mux.HandleFunc("POST /v1/logout", s.logout)
-	mux.HandleFunc("GET /v1/vouchers", s.listVouchers)
-	mux.HandleFunc("POST /v1/vouchers", s.createVouchers)
-	mux.HandleFunc("POST /v1/vouchers/revoke", s.revokeVouchers)
-	mux.HandleFunc("GET /v1/devices", s.listDevices)
+	mux.HandleFunc("POST /v1/login", s.unlessStandby(s.login))
+	mux.HandleFunc("POST /v1/logins", s.unlessStandby(s.logins))
+	mux.HandleFunc("POST /v1/logout", s.unlessStandby(s.logout))
+	mux.HandleFunc("GET /v1/vouchers", s.unlessStandby(s.listVouchers))
+	mux.HandleFunc("POST /v1/vouchers", s.unlessStandby(s.createVouchers))
+	mux.HandleFunc("POST /v1/vouchers/revoke", s.unlessStandby(s.revokeVouchers))
+	mux.HandleFunc("GET /v1/devices", s.unlessStandby(s.listDevices))
 	mux.HandleFunc("GET /v1/cluster", s.members)
 	mux.HandleFunc("GET /v1/cluster/sessions", s.clusterSessions)
 	mux.HandleFunc("POST /v1/cluster/forget", s.forgetGateway)
-	mux.HandleFunc("POST /v1/devices/forget", s.forget)
+	mux.HandleFunc("POST /v1/cluster/role", s.become)
+	mux.HandleFunc("POST /v1/devices/forget", s.unlessStandby(s.forget))
 	if s.Reload != nil {
 		mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, _ *http.Request) {
 			// Writing begins when it is done, however long that takes.

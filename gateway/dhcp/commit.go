@@ -78,6 +78,9 @@ func (s *Server) commit(batch []change) {
 				"file", s.cfg.Path, "err", err)
 		})
 	}
+	if err == nil && s.cfg.Written != nil {
+		s.store.tell(batch, s.cfg.Written)
+	}
 	var lane [lanes][]change
 	for _, c := range batch {
 		i := c.addr.As4()[3] % lanes

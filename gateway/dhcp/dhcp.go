@@ -93,8 +93,11 @@ type Config struct {
 	// socket is used.
 	Requests func() (io.ReadCloser, error)
 
-	Path string       // the file that keeps the leases
-	Log  *slog.Logger // default slog.Default()
+	Path string // the file that keeps the leases
+	// Written is called with each record that was written to the file, and must return at once; nil: nobody is told.
+	// Nobody may change the record.
+	Written func(addr string, record []byte)
+	Log     *slog.Logger // default slog.Default()
 }
 
 // Listener is notified of leases before their clients. Calls for one address come in the order of events; calls for

@@ -152,6 +152,15 @@ func (s *store) write(changes []change) error {
 	})
 }
 
+// tell calls told with the records of changes that were written.
+func (s *store) tell(changes []change, told func(addr string, record []byte)) {
+	for _, c := range changes {
+		r := c.record
+		r.end = s.Line.At(r.end)
+		told(c.addr.String(), r.encode())
+	}
+}
+
 // restore restores an address from its stored record. Records must come in the order of their ends. It returns false
 // for a record that the configuration no longer allows.
 func (t *table) restore(r record, now time.Time) bool {

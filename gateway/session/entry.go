@@ -141,6 +141,27 @@ func (t *Table) record(e *entry) []byte {
 	return encodeClient(&s, e.read)
 }
 
+// entryOf returns the entry of a record whose times are of the file, without a reading of the counters.
+func (t *Table) entryOf(s *Session) entry {
+	e := entry{
+		key: s.Key, state: s.State, hostname: s.Hostname,
+		leasedAt: t.clock.ofFile(s.LeasedAt), leaseEnd: t.clock.ofFile(s.LeaseEnd),
+	}
+	e.change(func(r *extraFields) {
+		r.furtherAddrs, r.delegated, r.pppoe, r.ipv6 = s.FurtherAddrs, s.Delegated, s.PPPoE, s.IPv6
+		r.way, r.guest = s.Way, s.Guest
+		if at := s.Attachment; at != (Attachment{}) {
+			r.attachment = &at // not a part of s, which would stay in memory with it
+		}
+	})
+	if s.State == Authenticated {
+		e.user, e.class, e.id = s.User, s.Class, s.ID
+		t.limit(&e, s.Limits)
+		e.began, e.seen, e.counts = t.clock.ofFile(s.Began), t.clock.ofFile(s.Seen), s.Counts
+	}
+	return e
+}
+
 // event returns an event of an entry's session at a moment, in the file's format.
 func (t *Table) event(kind Kind, e *entry, cause Cause, instant tableTime) []byte {
 	return encodeEvent(&Event{Kind: kind, Session: t.view(e, t.clock.inFile), Cause: cause, At: t.clock.inFile(instant)})

@@ -59,6 +59,11 @@ func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
 	if id == 0 {
 		return nil, fmt.Errorf("%v: %w", addr, ErrFirst)
 	}
+	return t.holdOrAddID(id, addr)
+}
+
+// holdOrAddID is holdOrAdd for a client with an identity, whose first address is addr.
+func (t *Table) holdOrAddID(id datapath.ID, addr netip.Addr) (*client, error) {
 	for {
 		if c := t.holdID(id); c != nil {
 			return c, nil
@@ -77,6 +82,9 @@ func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
 		c.op.Lock()
 		t.clients[id] = c
 		t.order.add(id)
+		if n, numbered := id.Number(); numbered {
+			t.numbers.taken(n)
+		}
 		return c, nil
 	}
 }

@@ -26,8 +26,12 @@ func (n *numbers) take() (number uint32) {
 	return n.next - 1
 }
 
-// taken notes a number that a client in the file has. It must be called in ascending order, before take.
+// taken notes a number that a client of a record has.
 func (n *numbers) taken(number uint32) {
+	if number < n.next {
+		n.free = slices.DeleteFunc(n.free, func(f uint32) bool { return f == number })
+		return
+	}
 	for ; n.next < number; n.next++ {
 		n.free = append(n.free, n.next)
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// saveRegularly saves counts every saveEvery, until ctx ends or the table is closed.
+// saveRegularly saves counts every t.saveEvery, until ctx ends or the table is closed.
 func (t *Table) saveRegularly(ctx context.Context) {
 	for {
 		now := t.clock.now()
-		timer := time.NewTimer(time.Duration((now/saveEvery+1)*saveEvery - now))
+		timer := time.NewTimer(time.Duration((now/t.saveEvery+1)*t.saveEvery - now))
 		select {
 		case <-timer.C:
 		case <-t.journal.closed:

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,13 +58,14 @@ var (
 // unfinished changes. When a method returns an error, the client is as it was or has less access, and the method may be
 // called again.
 type Table struct {
-	dp       datapath.Datapath
-	log      *slog.Logger
-	owner    string // this gateway's name, in all sessions of this table
-	journal  *journal
-	timeline *timeline.Line // line of the times in the file
-	clock    clock
-	bounds   capacities
+	dp        datapath.Datapath
+	log       *slog.Logger
+	owner     string // this gateway's name, in all sessions of this table
+	journal   *journal
+	timeline  *timeline.Line // line of the times in the file
+	clock     clock
+	bounds    capacities
+	saveEvery tableTime
 
 	// openLock keeps the table open: all methods that use the table hold it for reading, and Close for writing.
 	openLock sync.RWMutex
@@ -162,6 +164,8 @@ type Options struct {
 	Dir    string // where the machine's clock is kept
 	Owner  string // this gateway, as records name it; "": there is no other that has the store
 	Resume bool   // as Resume
+	// SaveEvery is the largest age of counts on the disk when the machine dies; 0: a minute.
+	SaveEvery time.Duration
 	// Written is called with each client's record that was written to the store, in that order, and must return at once;
 	// nil: nobody is told. Nobody may change the record.
 	Written func(Record)
@@ -177,6 +181,7 @@ func OpenStore(store Store, dp datapath.Datapath, log *slog.Logger, o Options) (
 		return nil, errors.Join(err, store.Close())
 	}
 	t := newTable(dp, log, line, o.Owner)
+	t.saveEvery = cmp.Or(tableTime(o.SaveEvery), saveEvery)
 	var lost []change
 	var ends []*Event
 	t.journal, err = openJournal(store, o, log, func(id datapath.ID, record []byte) error {
@@ -249,19 +254,9 @@ func (t *Table) load(id datapath.ID, record []byte, o Options) (lost change, end
 // session and returns the event to report.
 func (t *Table) restore(id datapath.ID, s *Session, read reading, o Options) (ended *Event, err error) {
 	c := &client{identity: id}
-	e := entry{
-		key: s.Key, state: s.State, hostname: s.Hostname,
-		leasedAt: t.clock.ofFile(s.LeasedAt), leaseEnd: t.clock.ofFile(s.LeaseEnd),
-	}
-	e.change(func(r *extraFields) {
-		r.furtherAddrs, r.delegated, r.pppoe, r.ipv6 = s.FurtherAddrs, s.Delegated, s.PPPoE, s.IPv6
-		r.way, r.guest = s.Way, s.Guest
-		if at := s.Attachment; at != (Attachment{}) {
-			r.attachment = &at // not a part of s, which would stay in memory with it
-		}
-	})
+	e := t.entryOf(s)
 	if s.State == Authenticated {
-		if ended, err = t.resumed(id, &e, s, read, o); err != nil {
+		if ended, err = t.resumed(id, &e, read, o); err != nil {
 			return nil, err
 		}
 	}
@@ -293,16 +288,12 @@ func (t *Table) restore(id datapath.ID, s *Session, read reading, o Options) (en
 	return ended, err
 }
 
-// resumed takes the session of a client of the file up in its entry. It returns the end of a session that cannot
-// continue.
-func (t *Table) resumed(id datapath.ID, e *entry, s *Session, read reading, o Options) (ended *Event, err error) {
-	e.user, e.class, e.id = s.User, s.Class, s.ID
-	t.limit(e, s.Limits)
-	e.began, e.seen = t.clock.ofFile(s.Began), t.clock.ofFile(s.Seen)
-	e.counts, e.read = s.Counts, read
+// resumed takes up the session of an entry of the file. It returns the end of a session that cannot continue.
+func (t *Table) resumed(id datapath.ID, e *entry, read reading, o Options) (ended *Event, err error) {
+	e.read = read
 	now, err := t.dp.Counters(id)
 	if err != nil {
-		return nil, fmt.Errorf("read the counters of %s: %w", s.Key, err)
+		return nil, fmt.Errorf("read the counters of %s: %w", e.key, err)
 	}
 	lost := now.Epoch != read.Epoch && !o.Resume
 	if !lost {

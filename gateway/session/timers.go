@@ -10,7 +10,7 @@ import (
 const (
 	// tick is the resolution of the timers; rounding lets clients share a wakeup.
 	tick = tableTime(100 * time.Millisecond)
-	// saveEvery is the largest age of counts on the disk when the machine dies. All counts are saved one after the other:
+	// saveEvery is Options.SaveEvery where that is not set. All counts are saved one after the other:
 	// records share pages, and each page is then written once.
 	saveEvery = tableTime(time.Minute)
 	// checkMin and checkMax bound how often a quota is checked. The data path enforces the quota to the packet; the check

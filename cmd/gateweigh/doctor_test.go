@@ -16,6 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/doctor"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/failover"
 	"github.com/gateweigh/gateweigh/lab/measure/rate"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/measure/transfer"
@@ -198,7 +199,8 @@ func TestListFollowsThePrograms(t *testing.T) {
 		t.Errorf("quick here: %+v", quick)
 	}
 	gatewayd := slices.ContainsFunc(with.Devices, func(d listedDevice) bool { return d.Name == "gateway-ebpf" && d.Here })
-	unpaced := []string{throughput.Name, rate.Name, transfer.Name} // they send as much as passes
+	// They send as much as passes, or as little as the measure says.
+	unpaced := []string{throughput.Name, rate.Name, transfer.Name, failover.Name}
 	for _, e := range with.Experiments {
 		if !slices.Contains(unpaced, e.Measure) && len(e.OfferedMbps)+len(e.PerClient)+len(e.Kpps)+len(e.LoginRates) == 0 {
 			t.Errorf("no load: %+v", e)

@@ -126,9 +126,8 @@ var allowedImports = map[string][]string{
 	// files in which people write an entry a line
 	"gateway/listfile": {"gateway/ticker", "textfile"},
 	// devices that come in without a login
-	"gateway/device": {"gateway/budget", "gateway/config", "gateway/datapath", "gateway/listfile", "gateway/session",
-		"gateway/statefile", "gateway/ticker",
-		"gateway/users"},
+	"gateway/device": {"gateway/budget", "gateway/cluster", "gateway/config", "gateway/datapath",
+		"gateway/listfile", "gateway/session", "gateway/statefile", "gateway/ticker", "gateway/users"},
 
 	"gateway/timeline": {"gateway/statefile"}, "gateway/statefile": {}, // times in files; files that may be damaged
 	"gateway/leasefile":  {"gateway/statefile", "gateway/timeline"},

@@ -43,7 +43,13 @@ func (g *gateway) openDevices(context.Context) (o opened, err error) {
 		if remembered, err = g.openRemembered(); err != nil {
 			return o, err
 		}
-		o.close = remembered.Close
+		leave := func() {}
+		if g.store.Store != nil {
+			var run func(context.Context) error
+			run, leave = remembered.Share(g.store.Store, perNetwork("remembered", g.cfg.Name), g.log)
+			runs = append(runs, run)
+		}
+		o.close = func() error { leave(); return remembered.Close() }
 		g.devices.remembered.Store(remembered)
 		sources, runs = append(sources, rememberedGuests{remembered, g}), append(runs, remembered.Run)
 	}
@@ -57,10 +63,11 @@ func (g *gateway) openDevices(context.Context) (o opened, err error) {
 	if g.devices.file != nil {
 		g.followDevices()
 	}
+	closed := o.close
 	o.close = func() error {
 		err := desk.Close()
-		if remembered != nil {
-			err = errors.Join(err, remembered.Close())
+		if closed != nil {
+			err = errors.Join(err, closed())
 		}
 		return err
 	}

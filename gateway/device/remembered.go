@@ -49,6 +49,12 @@ type Known struct {
 	Mark  string `json:"mark,omitempty"`
 	// Guest is the login's.
 	Guest *session.Guest `json:"guest,omitempty"`
+
+	// Of devices that gateways remember together: when it was remembered or forgotten last, by the store's clock; whether
+	// it is forgotten, and until when that is kept.
+	Changed   time.Time `json:"changed,omitzero"`
+	Forgotten bool      `json:"forgotten,omitempty"`
+	Kept      time.Time `json:"kept,omitzero"`
 }
 
 // Accounts are local accounts.
@@ -70,17 +76,22 @@ type Remembered struct {
 	period   time.Duration
 	line     Line
 
-	mu      sync.Mutex
-	devices map[datapath.MAC]Known // guarded by mu
-	writing [64]sync.Mutex         // by MAC address: records are written in the order of what is in memory
+	shared *sharing // nil: this gateway's are its own
+
+	mu        sync.Mutex // guards what follows
+	devices   map[datapath.MAC]Known
+	forgotten map[datapath.MAC]Known // of which other gateways may not know yet
+
+	writing [64]sync.Mutex // by MAC address: records are written in the order of what is in memory
 }
 
 // OpenRemembered reads the devices of a store, which Close closes. They are remembered for a period of a line.
 func OpenRemembered(store Store, accounts Accounts, period time.Duration, line Line) (*Remembered, error) {
-	r := &Remembered{store: store, accounts: accounts, period: period, line: line, devices: map[datapath.MAC]Known{}}
+	r := &Remembered{store: store, accounts: accounts, period: period, line: line, devices: map[datapath.MAC]Known{},
+		forgotten: map[datapath.MAC]Known{}}
 	err := store.Devices(func(mac datapath.MAC, record []byte) error {
 		k, err := decodeKnown(mac, record)
-		r.devices[mac] = k
+		r.keep(k)
 		return err
 	})
 	if err != nil {
@@ -131,12 +142,50 @@ func (r *Remembered) Remember(s session.Session, login session.Login) error {
 // now is the present time of the line.
 func (r *Remembered) now() time.Time { return r.line.At(time.Now()) }
 
+// keep puts a device into memory. mu is held, or nobody else has the devices yet.
+func (r *Remembered) keep(k Known) {
+	delete(r.devices, k.MAC)
+	delete(r.forgotten, k.MAC)
+	if k.Forgotten {
+		r.forgotten[k.MAC] = k
+	} else {
+		r.devices[k.MAC] = k
+	}
+}
+
+// turn is held while a device's record is written.
+func (r *Remembered) turn(mac datapath.MAC) *sync.Mutex {
+	return &r.writing[mac[5]%byte(len(r.writing))]
+}
+
+// stamp notes when a device was changed, where gateways have it together: k, or that it is forgotten if k is nil. It
+// returns what is to be written; nil: the record is deleted.
+func (r *Remembered) stamp(mac datapath.MAC, k *Known) *Known {
+	if r.shared == nil {
+		return k
+	}
+	now := r.now()
+	r.mu.Lock()
+	was, known := r.devices[mac]
+	gone := r.forgotten[mac]
+	r.mu.Unlock()
+	if k == nil {
+		if !known || !now.Before(was.Until) {
+			return nil
+		}
+		k = &Known{MAC: mac, Forgotten: true, Kept: was.Until}
+	}
+	k.Changed = later(now.Add(r.shared.shift()), later(was.Changed, gone.Changed).Add(time.Nanosecond)).UTC()
+	return k
+}
+
 // write replaces a device's record, or deletes it if k is nil.
 func (r *Remembered) write(mac datapath.MAC, k *Known) error {
-	turn := &r.writing[mac[5]%byte(len(r.writing))]
+	turn := r.turn(mac)
 	turn.Lock()
 	defer turn.Unlock()
 	var record []byte
+	k = r.stamp(mac, k)
 	if k != nil {
 		var err error
 		if record, err = json.Marshal(k); err != nil {
@@ -146,9 +195,10 @@ func (r *Remembered) write(mac datapath.MAC, k *Known) error {
 			return err
 		}
 	}
-	if k == nil { // before the disk: a device that is forgotten must not come in meanwhile
+	if k == nil || k.Forgotten { // before the disk: a device that is forgotten must not come in meanwhile
 		r.mu.Lock()
 		delete(r.devices, mac)
+		delete(r.forgotten, mac)
 		r.mu.Unlock()
 	}
 	if err := r.store.Write(mac, record); err != nil {
@@ -156,8 +206,11 @@ func (r *Remembered) write(mac datapath.MAC, k *Known) error {
 	}
 	if k != nil {
 		r.mu.Lock()
-		r.devices[mac] = *k
+		r.keep(*k)
 		r.mu.Unlock()
+	}
+	if r.shared != nil {
+		r.shared.tell(mac)
 	}
 	return nil
 }
@@ -199,6 +252,9 @@ func (r *Remembered) Ask(_ context.Context, c session.Credentials) (session.Logi
 			login, mark, valid = r.accounts.Recall(k.User)
 			valid = valid && mark == k.Mark
 		}
+	}
+	if !valid && r.shared != nil && left > 0 { // another gateway may have the account
+		return session.Login{}, session.ErrRejected
 	}
 	if !valid {
 		if err := r.write(k.MAC, nil); err != nil {
@@ -277,9 +333,14 @@ func (r *Remembered) tidy() {
 			over = append(over, mac)
 		}
 	}
+	for mac, k := range r.forgotten {
+		if !now.Before(k.Kept) {
+			over = append(over, mac)
+		}
+	}
 	r.mu.Unlock()
 	for _, mac := range over {
-		if _, err := r.Forget(mac); err != nil {
+		if err := r.write(mac, nil); err != nil {
 			return // the disk is full, for example: tried again
 		}
 	}

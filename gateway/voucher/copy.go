@@ -127,7 +127,14 @@ func (c voucherCopy) Told(key string, r cluster.Record) (instead []byte) {
 }
 
 // Synced implements cluster.Copy.
-func (c voucherCopy) Synced(up bool) { c.setEqual(1, up) }
+func (c voucherCopy) Synced(up bool) {
+	if up { // what was told is known before a code can be called wrong
+		if err := c.adopt(); err != nil {
+			c.log.Error("vouchers: what other gateways have changed is not on the disk", "err", err)
+		}
+	}
+	c.setEqual(1, up)
+}
 
 // tell has adoptAll bring a record into the file.
 func (s *shared) tell(key string, r cluster.Record) {
@@ -156,6 +163,8 @@ func (s *shared) adoptAll() {
 
 // adopt brings what was told into the file, and tells the book of it.
 func (s *shared) adopt() error {
+	s.adopting.Lock()
+	defer s.adopting.Unlock()
 	s.mu.Lock()
 	told := s.told
 	s.told = map[string]cluster.Record{}

@@ -48,6 +48,8 @@ type shared struct {
 
 	wake, stop, ended chan struct{} // of adoptAll
 
+	adopting sync.Mutex // held while what was told is written
+
 	mu    sync.Mutex                // guards what follows
 	told  map[string]cluster.Record // of the store, not in the file yet, by version key
 	equal [2]bool                   // batches, vouchers: since the store was away they were compared

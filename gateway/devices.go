@@ -43,13 +43,8 @@ func (g *gateway) openDevices(context.Context) (o opened, err error) {
 		if remembered, err = g.openRemembered(); err != nil {
 			return o, err
 		}
-		leave := func() {}
-		if g.store.Store != nil {
-			var run func(context.Context) error
-			run, leave = remembered.Share(g.store.Store, perNetwork("remembered", g.cfg.Name), g.log)
-			runs = append(runs, run)
-		}
-		o.close = func() error { leave(); return remembered.Close() }
+		share, leave := g.shareRemembered(remembered)
+		runs, o.close = append(runs, share...), func() error { leave(); return remembered.Close() }
 		g.devices.remembered.Store(remembered)
 		sources, runs = append(sources, rememberedGuests{remembered, g}), append(runs, remembered.Run)
 	}
@@ -152,6 +147,15 @@ func (g *gateway) openRemembered() (*device.Remembered, error) {
 		accounts = g.users
 	}
 	return device.OpenRemembered(store, accounts, g.cfg.Devices.Remember, line)
+}
+
+// shareRemembered has all gateways of a store remember the same devices, as long as what it returns runs.
+func (g *gateway) shareRemembered(r *device.Remembered) (runs []func(context.Context) error, leave func()) {
+	if g.store.Store == nil {
+		return nil, func() {}
+	}
+	run, leave := r.Share(g.store.Store, perNetwork("remembered", g.cfg.Name), g.log)
+	return []func(context.Context) error{run}, leave
 }
 
 // followDevices has devices that are new in the file come in at once, and the sessions of those that are gone end.

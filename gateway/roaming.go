@@ -268,9 +268,13 @@ func (r *roams) Ask(ctx context.Context, c session.Credentials) (login session.L
 		Former: session.Former{Gateway: former.Gateway, ID: former.ID}}, nil
 }
 
-// take takes a session of a gateway that is away, which learns that when it comes back.
+// take takes a session of a gateway that is away, which learns that when it comes back. A session of a site stays: the
+// site's other gateway takes over, and answers then.
 func (r *roams) take(ctx context.Context, former elsewhere.Session) (p parting, err error) {
 	store := r.g.store
+	if former.Set != former.Gateway {
+		return p, fmt.Errorf("%s of %s: %w", former.Gateway, former.Set, cluster.ErrAway)
+	}
 	record, found, err := store.Get(ctx, r.kind, former.Gateway, former.Record)
 	if err != nil || !found || record.Owner != former.Gateway {
 		return parting{Over: true}, err

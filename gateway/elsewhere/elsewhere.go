@@ -24,6 +24,7 @@ const endedFor = time.Minute
 type Session struct {
 	session.Key
 	Gateway string    // that has it
+	Set     string    // whose set its record is in: that gateway's, or its site's
 	Record  string    // key of its record there
 	ID      string    // Acct-Session-Id
 	User    string    //
@@ -31,7 +32,7 @@ type Session struct {
 }
 
 // place is where a record is.
-type place struct{ gateway, key string }
+type place struct{ set, key string }
 
 // entry is a session in the index, and in two linked lists: of its MAC address and of its user.
 type entry struct {
@@ -61,34 +62,35 @@ func New() *Index {
 }
 
 // Put takes a record up, if it is an authenticated session on Ethernet.
-func (x *Index) Put(gateway, key string, r cluster.Record) {
+func (x *Index) Put(set, key string, r cluster.Record) {
 	s, err := session.DecodeVersioned(r.Content)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	at := place{gateway, key}
+	at := place{set, key}
 	old := x.places[at]
 	if _, over := x.ended[s.ID]; err != nil || s.State != session.Authenticated || s.PPPoE.Session != 0 || over {
 		x.drop(at, old)
 		return
 	}
-	if old != nil && old.ID == s.ID && old.MAC == s.MAC && old.User == s.User {
+	if old != nil && old.ID == s.ID && old.MAC == s.MAC && old.User == s.User && old.Gateway == r.Owner {
 		return
 	}
 	x.drop(at, old)
 	if len(x.places) >= most {
 		return
 	}
-	e := &entry{Session: Session{Key: s.Key, Gateway: gateway, Record: key, ID: s.ID, User: s.User, Began: s.Began}}
+	e := &entry{Session: Session{Key: s.Key, Gateway: r.Owner, Set: set, Record: key, ID: s.ID, User: s.User,
+		Began: s.Began}}
 	folded := session.FoldUser(s.User)
 	e.sameMAC, e.sameUser = x.macs[e.MAC], x.users[folded]
 	x.places[at], x.macs[e.MAC], x.users[folded], x.ids[e.ID] = e, e, e, e
 }
 
 // Gone takes a session out.
-func (x *Index) Gone(gateway, key string) {
+func (x *Index) Gone(set, key string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	at := place{gateway, key}
+	at := place{set, key}
 	x.drop(at, x.places[at])
 }
 
@@ -110,7 +112,7 @@ func (x *Index) End(id string) {
 	}
 	x.ended[id] = now
 	if e := x.ids[id]; e != nil {
-		x.drop(place{e.Gateway, e.Record}, e)
+		x.drop(place{e.Set, e.Record}, e)
 	}
 }
 

@@ -66,6 +66,23 @@ func TestIndex(t *testing.T) {
 	step("one ended", "0 0 0 false 0")
 }
 
+// TestIndexOfSite: a session in the set of a site is of the gateway that serves there, also after a takeover.
+func TestIndexOfSite(t *testing.T) {
+	x := New()
+	r := record(t, "ann")
+	for _, serves := range []string{"gw1", "gw2"} {
+		r.Owner = serves
+		x.Put("campus", "10.1.0.1", r)
+		if s, found := x.ByID("id-ann"); !found || s.Gateway != serves || s.Set != "campus" || x.Len() != 1 {
+			t.Errorf("%s serves: %+v", serves, s)
+		}
+	}
+	x.Gone("campus", "10.1.0.1")
+	if x.Len() != 0 {
+		t.Errorf("%d are left", x.Len())
+	}
+}
+
 // TestLatest: of several sessions the one that began last counts, at the address where that is asked for.
 func TestLatest(t *testing.T) {
 	x := New()

@@ -34,6 +34,7 @@ type pairLife struct {
 	serves  atomic.Bool // it is active: records that are written are the site's
 	serving atomic.Bool // all that clients reach is open
 	began   time.Time
+	copying sync.Mutex // held while a standby changes its table or its file of leases
 
 	// Of run's turns.
 	presence presence
@@ -51,7 +52,7 @@ type pairLife struct {
 // open begins to follow the other gateway.
 func (l *pairLife) open(context.Context) (o opened, err error) {
 	l.began = time.Now()
-	l.site = l.g.store.Site(l.cfg.Pair.Site)
+	l.site = l.g.store.Site(l.cfg.Pair.Site, sessionKind(""))
 	if copies := l.g.store.mirror(""); copies != nil {
 		copies.Of(l.site)
 	}
@@ -69,14 +70,14 @@ func (l *pairLife) open(context.Context) (o opened, err error) {
 	}}, nil
 }
 
-// leave lets the other gateway take the lease at once.
+// leave lets the other gateway take the lease once this one's last changes are in the store.
 func (l *pairLife) leave() {
 	if l.cfg.Pair.By != config.ByStore || !l.serves.Load() {
 		return
 	}
 	l.dropAddresses()
 	if l.site.Term() > 0 {
-		_ = l.site.Leave(context.Background()) // otherwise it ends by itself
+		l.site.LeaveAtClose()
 	}
 }
 
@@ -128,7 +129,9 @@ func (l *pairLife) run(ctx context.Context) error {
 // takeOver has the table go on with the clients, and returns the parts that only an active gateway has.
 func (l *pairLife) takeOver() ([]part, error) {
 	g := l.g
+	l.copying.Lock() // nothing is copied any more that is older than what clients do from now on
 	l.serves.Store(true)
+	l.copying.Unlock()
 	if copies := g.store.mirror(""); copies != nil {
 		copies.Read(recordsOf(g.table))
 	}

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -204,19 +206,47 @@ func (s *sharedStore) eachSession(ctx context.Context, visit func(control.Cluste
 				if r.Owner != "" && r.Owner != m.Name {
 					return nil // another gateway has taken it, in whose set it is
 				}
-				c := control.ClusterClient{Gateway: m.Name, Network: network, AsOf: time.Now(),
-					Client: sessionOf(key, r.Content)}
-				if !m.There {
-					c.Away, c.AsOf = true, m.Said
-				}
-				return visit(c)
+				return visit(clientOfStore(m, network, key, r))
 			})
 			if err != nil {
 				return err
 			}
 		}
 	}
+	return s.eachOfSites(ctx, all, visit)
+}
+
+// eachOfSites is eachSession for the sessions that gateways of a site have in a set of the site.
+func (s *sharedStore) eachOfSites(ctx context.Context, all []cluster.Member,
+	visit func(control.ClusterClient) error,
+) error {
+	kind := sessionKind("") // a gateway of a site has one network
+	sites, err := s.Sites(ctx, kind, all)
+	if err != nil {
+		return err
+	}
+	for _, site := range sites {
+		err := s.Each(ctx, kind, site, func(key string, r cluster.Record) error {
+			by := cluster.Member{Name: cmp.Or(r.Owner, site)}
+			if i := slices.IndexFunc(all, func(m cluster.Member) bool { return m.Name == r.Owner }); i >= 0 {
+				by = all[i]
+			}
+			return visit(clientOfStore(by, "", key, r))
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// clientOfStore returns a record of a gateway as operators see it.
+func clientOfStore(of cluster.Member, network, key string, r cluster.Record) control.ClusterClient {
+	c := control.ClusterClient{Gateway: of.Name, Network: network, AsOf: time.Now(), Client: sessionOf(key, r.Content)}
+	if !of.There {
+		c.Away, c.AsOf = true, of.Said
+	}
+	return c
 }
 
 // sessionOf decodes a session of the store.

@@ -15,19 +15,23 @@ var (
 	ErrUnknown = errors.New("is not in the store: gatewayd cluster status lists the gateways")
 )
 
-// forget deletes what the store has of a gateway, unless that is there: KEYS are "alive:GATEWAY", "gateways", "sets",
-// "changes", "changes:count", and the keys to delete; arguments are its name and its sets. It returns 0 where the
-// gateway is there. Who follows the changes reads all records again, because the stream is deleted with its number.
+// forget deletes what the store has of a gateway or a site, unless that is there: KEYS are "alive:GATEWAY", "gateways",
+// "sets", "lead:GATEWAY", "changes", "changes:count", and the keys to delete; arguments are its name, how keys begin
+// that say who is there, and its sets. It returns the gateway that is there: this one, or the one that serves at this
+// site. Who follows the changes reads all records again, because the stream is deleted with its number.
 var forget = redis.NewScript(`
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+if redis.call('EXISTS', KEYS[1]) == 1 then return ARGV[1] end
+local serves = redis.call('HGET', KEYS[4], 'gateway')
+if serves and redis.call('EXISTS', ARGV[2] .. serves) == 1 then return serves end
 redis.call('HDEL', KEYS[2], ARGV[1])
-for i = 2, #ARGV do redis.call('SREM', KEYS[3], ARGV[i]) end
+for i = 3, #ARGV do redis.call('SREM', KEYS[3], ARGV[i]) end
 for i = 4, #KEYS do redis.call('DEL', KEYS[i]) end
-return 1
+return ''
 `)
 
-// Forget deletes a gateway that is away, and its sets of records, from the store. Errors are ErrThere and ErrUnknown,
-// or say why the store could not be asked. A gateway that comes back later writes its records again.
+// Forget deletes a gateway that is away, or a site of which none serves, and its sets of records from the store. Errors
+// are ErrThere and ErrUnknown, or say why the store could not be asked. A gateway that comes back later writes its
+// records again.
 func (s *Store) Forget(ctx context.Context, gateway string) error {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
@@ -57,16 +61,18 @@ func (s *Store) Forget(ctx context.Context, gateway string) error {
 			sets = append(sets, set)
 		}
 	}
-	keys := []string{s.key("alive", gateway), s.key("gateways"), s.key("sets"), s.key("changes"),
-		s.key("changes", "count"), s.key("ask", gateway)}
-	args := []any{gateway}
+	keys := []string{s.key("alive", gateway), s.key("gateways"), s.key("sets"), s.key("lead", gateway),
+		s.key("changes"), s.key("changes", "count"), s.key("ask", gateway)}
+	args := []any{gateway, s.key("alive", "")}
 	for _, set := range sets {
 		keys, args = append(keys, s.key(set), s.key(set, "count")), append(args, set)
 	}
-	switch done, err := forget.Run(ctx, s.asking, keys, args...).Int(); {
+	switch there, err := forget.Run(ctx, s.asking, keys, args...).Text(); {
 	case err != nil:
 		return fmt.Errorf("asking the store: %s", plain(err))
-	case done == 0:
+	case there != "" && there != gateway:
+		return fmt.Errorf("%s is the site of %s, which %w", gateway, there, ErrThere)
+	case there != "":
 		return fmt.Errorf("%s %w", gateway, ErrThere)
 	}
 	return nil

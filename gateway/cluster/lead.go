@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -27,9 +28,11 @@ type Lead struct {
 type Site struct {
 	store *Store
 	name  string
+	whole string // the kind of which the set has all records once the site's lead says so
 
 	mu   sync.Mutex // guards what follows
 	term uint64     // this gateway's; 0: it does not serve, or the store does not know yet
+	seen uint64     // the latest of all: the store may lose it
 }
 
 // What a gateway does with the lead of its site.
@@ -77,8 +80,27 @@ type fence struct {
 // errFenced means that another gateway of the site has begun to serve since.
 var errFenced = errors.New("another gateway of the site serves")
 
-// Site returns a site of which this gateway is one.
-func (s *Store) Site(name string) *Site { return &Site{store: s, name: name} }
+// Site returns a site of which this gateway is one. Lead.Complete is about records of a kind.
+func (s *Store) Site(name, kind string) *Site { return &Site{store: s, name: name, whole: kind} }
+
+// Sites lists the sites that have records of a kind. members are those of the store.
+func (s *Store) Sites(ctx context.Context, kind string, members []Member) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	sets, err := s.asking.SMembers(ctx, s.key("sets")).Result()
+	if err != nil {
+		return nil, fmt.Errorf("asking the store: %s", plain(err))
+	}
+	for _, set := range sets {
+		of, name := ofSet(set)
+		if of == kind && Name.MatchString(name) && name != everybody &&
+			!slices.ContainsFunc(members, func(m Member) bool { return m.Name == name }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
 
 // Term returns this gateway's term; 0: it does not serve, or the store does not know yet.
 func (t *Site) Term() uint64 {
@@ -91,11 +113,16 @@ func (t *Site) Term() uint64 {
 func (t *Site) Look(ctx context.Context) (Lead, error) { return t.do(ctx, look, 0, 0) }
 
 // Take begins a term of this gateway, for as long as its lease: then only if no other gateway has one. With lease 0 it
-// always does. The caller compares the Lead's gateway with its own.
+// always does. The caller compares the Lead's gateway with its own. The term is later than all that this gateway has
+// seen, also where the store has lost them: otherwise one that served before would take the lead again (Keep).
 func (t *Site) Take(ctx context.Context, lease time.Duration) (Lead, error) {
-	l, err := t.do(ctx, take, t.Term(), lease)
+	t.mu.Lock()
+	latest := max(t.term, t.seen)
+	t.mu.Unlock()
+	l, err := t.do(ctx, take, latest, lease)
 	if err == nil && l.Gateway == t.store.Gateway {
 		t.set(l.Term)
+		t.store.signal()
 	}
 	return l, err
 }
@@ -113,6 +140,13 @@ func (t *Site) Keep(ctx context.Context, lease time.Duration) (Lead, error) {
 		t.store.compareAll()
 	}
 	return l, err
+}
+
+// LeaveAtClose has Store.Close leave the lead, once all changes are in the store.
+func (t *Site) LeaveAtClose() {
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	t.store.leaving = t
 }
 
 // Leave ends this gateway's term: the next Take of another one succeeds.
@@ -154,12 +188,15 @@ func (t *Site) do(ctx context.Context, what string, term uint64, lease time.Dura
 	}
 	l.Gateway, l.Left = answer[0], time.Duration(left)*time.Millisecond
 	l.Complete = l.Term > 0 && complete == l.Term
+	t.mu.Lock()
+	t.seen = max(t.seen, l.Term)
+	t.mu.Unlock()
 	return l, nil
 }
 
-// complete notes in the store that the set has all records of this gateway; nil: there is no site.
-func (t *Site) complete(ctx context.Context, term uint64) error {
-	if t == nil {
+// complete notes in the store that the set has all records of this gateway that are of a kind; nil: there is no site.
+func (t *Site) complete(ctx context.Context, term uint64, kind string) error {
+	if t == nil || kind != t.whole {
 		return nil
 	}
 	err := completed.Run(ctx, t.store.client, []string{t.key()}, text(term)).Err()

@@ -178,7 +178,7 @@ func (m *Mirror) sendAll(ctx context.Context) error {
 		if err := m.compareWith(ctx, source); err != nil {
 			return err
 		}
-		if err := site.complete(ctx, term); err != nil {
+		if err := site.complete(ctx, term, m.kind); err != nil {
 			return err
 		}
 		m.mu.Lock()

@@ -16,6 +16,7 @@
 //	changes             stream: the last changes of all records, numbered without gaps
 //	changes:count       the last one's number
 //	ask:GATEWAY         stream: questions and answers to a gateway (Ask, Answer)
+//	lead:SITE           hash: which gateway of a site serves (Site); KIND:SITE is the set of the site
 //
 // Other gateways' records come the other way:
 //
@@ -114,6 +115,7 @@ type Store struct {
 	mirrors []*Mirror
 	shared  []*Shared
 	state   State
+	leaving *Site // whose lead this gateway leaves at Close; nil: none
 
 	followers []*following
 	clock     reading
@@ -240,6 +242,12 @@ func (s *Store) Close() error {
 func (s *Store) leave(ctx context.Context) error {
 	if err := s.round(ctx); err != nil {
 		return err
+	}
+	s.mu.Lock()
+	site := s.leaving
+	s.mu.Unlock()
+	if site != nil {
+		_ = site.Leave(ctx) // otherwise its lease ends by itself
 	}
 	return s.client.Del(ctx, s.key("alive", s.Gateway)).Err()
 }

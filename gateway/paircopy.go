@@ -113,7 +113,7 @@ func (l *pairLife) copyAll() {
 		l.mu.Lock()
 		r := l.copied[key]
 		l.mu.Unlock()
-		if r.content == nil || l.serves.Load() {
+		if r.content == nil {
 			continue
 		}
 		again, err := l.copyOne(key, r)
@@ -148,6 +148,11 @@ func (l *pairLife) copyOne(key string, r copied) (again bool, err error) {
 	shift, known := l.g.store.Shift(sessionKind(""), r.owner)
 	if !known {
 		return true, nil // for two seconds
+	}
+	l.copying.Lock()
+	defer l.copying.Unlock()
+	if l.serves.Load() {
+		return false, nil
 	}
 	err = l.g.table.Copy(id, r.content[1:], shift)
 	return err != nil && !errors.Is(err, datapath.ErrForeign) && !errors.Is(err, session.ErrDamaged), err
@@ -221,6 +226,8 @@ func (l *pairLife) dropUnless(key string) {
 	_, has := l.copied[key]
 	l.mu.Unlock()
 	id, err := identity(key)
+	l.copying.Lock()
+	defer l.copying.Unlock()
 	if has || err != nil || l.serves.Load() {
 		return
 	}

@@ -50,6 +50,11 @@ func (l *pairLife) importSoon() {
 		return
 	}
 	l.leases.last = time.Now()
+	l.copying.Lock()
+	defer l.copying.Unlock()
+	if l.serves.Load() { // the DHCP server has the file
+		return
+	}
 	if err := l.importLeases(); err != nil {
 		l.trouble.Do(func() { l.log.Warn("the other gateway's leases", "err", err) })
 	}

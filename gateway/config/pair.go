@@ -79,6 +79,9 @@ func (k *checker) checkPair() {
 	if k.WAN.Delegation {
 		k.report("pair.site", "is not possible with wan.delegation: the provider delegates its prefix to one machine")
 	}
+	if k.DHCP6.PDPool.On() {
+		k.report("pair.site", "is not possible with dhcp6.pd_pool: only one machine knows which prefixes it delegated")
+	}
 	if k.Store.Roaming != RoamingOff {
 		k.report("store.roaming", "is not possible with pair.site yet")
 	}

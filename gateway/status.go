@@ -167,9 +167,13 @@ func deviceCounts(d device.Stats) map[string]uint64 {
 // showIn adds the counts of roams; nil: there is no store.
 func (r *roams) showIn(to *control.Status) {
 	if r != nil {
-		to.Roams = map[string]uint64{"in": r.in.Load(), "taken": r.taken.Load(), "out": r.out.Load(),
-			"lost": r.lost.Load(), "failed": r.failed.Load()}
+		to.Roams = r.counts()
 	}
+}
+
+func (r *roams) counts() map[string]uint64 {
+	return map[string]uint64{"in": r.in.Load(), "taken": r.taken.Load(), "out": r.out.Load(), "lost": r.lost.Load(),
+		"failed": r.failed.Load()}
 }
 
 func identCounts(i ident.Stats) map[string]uint64 {

@@ -70,6 +70,7 @@ func TestEveryCounterInStatus(t *testing.T) {
 	tellsOf(check, "router_advertisements", routerCounts)
 	tellsOf(check, "neighbours", neighbourCounts)
 	tellsOf(check, "neighbours", claimCounts)
+	records["roams"] = slices.Collect(maps.Keys(new(roams).counts()))
 	for _, f := range control.Families {
 		var want []string
 		for _, w := range f.Values {

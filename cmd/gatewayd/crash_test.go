@@ -5,10 +5,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -75,6 +79,12 @@ func TestKilledAtAnyTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
+	eventually(t, "that FreeRADIUS has confirmed the start", func() error { // the next daemon would tell it again
+		if _, err := os.Stat(filepath.Join(w.Dir, "state", "accounting-on")); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("accounting-on is there: %v", err)
+		}
+		return nil
+	})
 	ann := w.client()
 	var ids []string
 	for range 6 {

@@ -194,6 +194,7 @@ func TestUntilIsRefused(t *testing.T) {
 	for name, reason := range map[string]string{
 		"capture":    "one generator sends frames, and nobody logs in or compares with a clean router",
 		"transition": "its figures are times of single packets, and no second lab stands beside the device's",
+		"failover":   "clients send little, and no clean router stands beside the device",
 	} {
 		for n, line := range []string{`until = "±2 %"`, `at_most = "30m"`} {
 			_, err := measure.All().Catalogue().Parse("x.toml", []byte("measure = \""+name+"\"\nblocks = 20\n"+line+"\n"))
@@ -206,12 +207,12 @@ func TestUntilIsRefused(t *testing.T) {
 	}
 }
 
-// TestUntilIsTakenOrRefused: all measures have the keys until and at_most, except "capture" and "transition".
+// TestUntilIsTakenOrRefused: all measures have the keys until and at_most, except those that say why not.
 func TestUntilIsTakenOrRefused(t *testing.T) {
 	for _, m := range measure.All().Catalogue().Measures {
 		takes := slices.Contains(m.Uses, "until")
-		if refuses := m.Name == "capture" || m.Name == "transition"; takes == refuses ||
-			slices.Contains(m.Uses, "at_most") != takes {
+		refuses := slices.Contains([]string{"capture", "transition", "failover", "roaming"}, m.Name)
+		if takes == refuses || slices.Contains(m.Uses, "at_most") != takes {
 			t.Errorf("%s: takes until: %v", m.Name, takes)
 		}
 	}

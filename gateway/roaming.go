@@ -25,6 +25,7 @@ import (
 // roams are the sessions of a network that other gateways have, and those that go from one gateway to another.
 type roams struct {
 	*elsewhere.Index
+	users  *perUser
 	g      *gateway
 	kind   string          // of the sessions in the store
 	mirror *cluster.Mirror // of this gateway's
@@ -67,6 +68,8 @@ type parting struct {
 	Way    session.Way    `json:"way,omitempty"`
 	Guest  *session.Guest `json:"guest,omitempty"`
 	Limits session.Limits `json:"limits"` // the rest of time and bytes
+	// Sessions is how many sessions the user may have at once, as session.UserSession's Most.
+	Sessions int `json:"sessions,omitempty"`
 }
 
 // partingOf returns what is left of a session at a time.
@@ -98,10 +101,11 @@ func (g *gateway) openElsewhere(context.Context) (o opened, err error) {
 	}
 	kind := sessionKind(g.cfg.Name)
 	g.roams = &roams{Index: elsewhere.New(), g: g, kind: kind, mirror: g.store.mirror(g.cfg.Name)}
+	g.roams.users = newPerUser(g.roams)
 	g.store.Line(kind, g.table.OnLine)
 	g.store.Answer("release "+kind, g.roams.release)
 	stop := g.store.Follow(kind, g.roams)
-	return opened{close: func() error { g.store.Answer("release "+kind, nil); stop(); return nil }}, nil
+	return opened{run: g.roams.users.run, close: func() error { g.store.Answer("release "+kind, nil); stop(); return nil }}, nil
 }
 
 // takesOver reports whether devices with a session at another gateway come in without a login.
@@ -179,6 +183,7 @@ func (r *roams) release(_ context.Context, to string, body []byte) ([]byte, erro
 		r.g.cfg.LAN.Repeats(s.MAC) {
 		return json.Marshal(parting{Over: true})
 	}
+	allowed := r.g.table.Allowed(s)
 	ended, err := r.g.table.Release(c.Addr, c.ID, session.NASRequest)
 	switch {
 	case errors.Is(err, session.ErrNoSession):
@@ -188,7 +193,9 @@ func (r *roams) release(_ context.Context, to string, body []byte) ([]byte, erro
 	}
 	r.out.Add(1)
 	r.g.log.Info("the device has gone to another gateway", "client", s.Key.String(), "session", s.ID, "gateway", to)
-	answer, err := json.Marshal(partingOf(ended, time.Now()))
+	p := partingOf(ended, time.Now())
+	p.Sessions = allowed
+	answer, err := json.Marshal(p)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.parted = append(r.parted, kept{to, c.ID, answer, now})
@@ -262,7 +269,7 @@ func (r *roams) Ask(ctx context.Context, c session.Credentials) (login session.L
 		voucher = strings.TrimPrefix(p.User, session.VoucherUsers)
 	}
 	return session.Login{User: p.User, Class: p.Class, Guest: p.Guest, Voucher: voucher,
-		Shared: p.Guest != nil, Way: r.wayHere(p.Way, c), Limits: p.Limits,
+		Shared: p.Guest != nil, Way: r.wayHere(p.Way, c), Limits: p.Limits, Sessions: p.Sessions,
 		Explicit: session.ExplicitLimits{SessionTimeout: true, IdleTimeout: true, UpBytes: true, DownBytes: true,
 			TotalBytes: true, UpBps: true, DownBps: true, Connections: true},
 		Former: session.Former{Gateway: former.Gateway, ID: former.ID}}, nil
@@ -291,6 +298,7 @@ func (r *roams) take(ctx context.Context, former elsewhere.Session) (p parting, 
 	if p = partingOf(s, time.Now()); p.Over {
 		return p, nil
 	}
+	p.Sessions = -1 // nobody knows
 	out, err := store.Swap(ctx, r.kind, former.Gateway, []cluster.Change{
 		{Key: former.Record, Content: record.Content, Version: record.Version}})
 	if err != nil {

@@ -32,7 +32,8 @@ func (s *Store) Line(kind string, at func(time.Time) time.Time) {
 }
 
 // Shift returns what to add to times in another gateway's records of a kind, to have times on this gateway's line for
-// that kind. It is not known before both gateways have asked the store for its time. It is exact to a round trip.
+// that kind. It is not known before both gateways have asked the store for its time. It is exact to clockStep and a
+// round trip.
 func (s *Store) Shift(kind, gateway string) (shift time.Duration, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,6 +42,29 @@ func (s *Store) Shift(kind, gateway string) (shift time.Duration, known bool) {
 		return 0, false
 	}
 	return time.Duration(theirs)*time.Microsecond - s.ahead(kind), true
+}
+
+// clockStep is by how much a gateway's clock must have moved against the store's before it says so.
+const clockStep = 20 * time.Millisecond
+
+// Moment returns when in the store's time a time in a gateway's records of a kind is, by what that gateway, which may be
+// this one, has said of its clock. All gateways have the same answer, but for the two seconds in which they hear that
+// a clock has moved. It is not known of a gateway that has not said it yet, and never of a pair's site.
+func (s *Store) Moment(kind, gateway string, onLine time.Time) (at time.Time, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ahead, known := s.others[gateway].Clocks[kind]
+	return onLine.Add(time.Duration(ahead) * time.Microsecond), known
+}
+
+// steadily is ahead in microseconds, as this gateway said before if that is still about right. mu is held.
+func (s *Store) steadily(kind string) int64 {
+	ahead := s.ahead(kind)
+	said, known := s.others[s.Gateway].Clocks[kind]
+	if known && (ahead-time.Duration(said)*time.Microsecond).Abs() < clockStep {
+		return said
+	}
+	return ahead.Microseconds()
 }
 
 // ahead returns how far the store's clock is ahead of a kind's line. mu is held.

@@ -89,7 +89,7 @@ func (s *Store) myself() Member {
 	for _, mirror := range s.mirrors {
 		m.Kinds = append(m.Kinds, mirror.kind)
 		if !s.clock.at.IsZero() {
-			m.Clocks[mirror.kind] = s.ahead(mirror.kind).Microseconds()
+			m.Clocks[mirror.kind] = s.steadily(mirror.kind)
 		}
 	}
 	return m

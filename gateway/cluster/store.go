@@ -120,7 +120,7 @@ type Store struct {
 	followers []*following
 	clock     reading
 	lines     map[string]func(time.Time) time.Time // by kind
-	others    map[string]Member                    // what gateways said of themselves at the last beat
+	others    map[string]Member                    // what gateways said of themselves at the last beat, this one too
 
 	// Run's.
 	epoch    string

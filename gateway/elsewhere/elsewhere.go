@@ -43,6 +43,10 @@ type entry struct {
 // Index is an index of the sessions of a network. It is a cluster.Follower. Its methods may be called at any time from
 // several goroutines.
 type Index struct {
+	// Taken is called with the user, as session.FoldUser returns the name, of each session that was taken up; nil: nobody
+	// is told. It must be set before the index follows a store.
+	Taken func(user string)
+
 	mu      sync.Mutex // guards what follows
 	up      bool
 	places  map[place]*entry
@@ -61,29 +65,42 @@ func New() *Index {
 		ids: map[string]*entry{}, ended: map[string]time.Time{}}
 }
 
-// Put takes a record up, if it is an authenticated session on Ethernet.
+// Put takes a record up, if it is an authenticated session. One on PPPoE is not found by its MAC address: it does not
+// go from one gateway to another.
 func (x *Index) Put(set, key string, r cluster.Record) {
 	s, err := session.DecodeVersioned(r.Content)
+	if x.put(set, key, r.Owner, s, err == nil) && x.Taken != nil {
+		x.Taken(session.FoldUser(s.User))
+	}
+}
+
+// put takes a session up, and reports whether it has not had it. fine: the record could be read.
+func (x *Index) put(set, key, owner string, s session.Session, fine bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	at := place{set, key}
 	old := x.places[at]
-	if _, over := x.ended[s.ID]; err != nil || s.State != session.Authenticated || s.PPPoE.Session != 0 || over {
+	if _, over := x.ended[s.ID]; !fine || s.State != session.Authenticated || over {
 		x.drop(at, old)
-		return
+		return false
 	}
-	if old != nil && old.ID == s.ID && old.MAC == s.MAC && old.User == s.User && old.Gateway == r.Owner {
-		return
+	if old != nil && old.ID == s.ID && old.MAC == s.MAC && old.User == s.User && old.Gateway == owner &&
+		old.Began.Equal(s.Began) {
+		return false
 	}
 	x.drop(at, old)
 	if len(x.places) >= most {
-		return
+		return false
 	}
-	e := &entry{Session: Session{Key: s.Key, Gateway: r.Owner, Set: set, Record: key, ID: s.ID, User: s.User,
+	e := &entry{Session: Session{Key: s.Key, Gateway: owner, Set: set, Record: key, ID: s.ID, User: s.User,
 		Began: s.Began}}
 	folded := session.FoldUser(s.User)
-	e.sameMAC, e.sameUser = x.macs[e.MAC], x.users[folded]
-	x.places[at], x.macs[e.MAC], x.users[folded], x.ids[e.ID] = e, e, e, e
+	e.sameUser = x.users[folded]
+	x.places[at], x.users[folded], x.ids[e.ID] = e, e, e
+	if s.PPPoE.Session == 0 {
+		e.sameMAC, x.macs[e.MAC] = x.macs[e.MAC], e
+	}
+	return true
 }
 
 // Gone takes a session out.
@@ -163,6 +180,13 @@ func (x *Index) OfUser(user string) (list []Session, up bool) {
 		list = append(list, e.Session)
 	}
 	return list, x.up
+}
+
+// Users returns the users that have sessions, as session.FoldUser returns their names.
+func (x *Index) Users() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Collect(maps.Keys(x.users))
 }
 
 // ByID returns the session with an ID.

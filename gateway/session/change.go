@@ -128,7 +128,7 @@ func (t *Table) admit(addr netip.Addr, login Login) (s Session, ending <-chan st
 	if login.For != (Key{}) && (login.For.MAC != c.key.MAC || login.For.Addr.Unmap() != addr) {
 		return s, nil, ErrMoved
 	}
-	if !t.reserve(c, login) {
+	if !t.reserve(c, c.key.MAC, login) {
 		return s, nil, ErrSessions
 	}
 	defer func() {

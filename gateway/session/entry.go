@@ -18,6 +18,7 @@ type entry struct {
 
 	// The fields below are zero unless state is Authenticated.
 	user        string
+	most        int32 // sessions that the login allowed the user; 0: any number, -1: not known. It is not in the file
 	class       [][]byte
 	shared      *Limits // limits, perhaps also of other clients, never changed in place; nil: none
 	id          string
@@ -155,7 +156,7 @@ func (t *Table) entryOf(s *Session) entry {
 		}
 	})
 	if s.State == Authenticated {
-		e.user, e.class, e.id = s.User, s.Class, s.ID
+		e.user, e.class, e.id, e.most = s.User, s.Class, s.ID, -1
 		t.limit(&e, s.Limits)
 		e.began, e.seen, e.counts = t.clock.ofFile(s.Began), t.clock.ofFile(s.Seen), s.Counts
 	}

@@ -168,12 +168,12 @@ func recount[K comparable](counts map[K]int, before, now K) {
 }
 
 // reserve counts the session that a login is about to begin, until publish or unreserve, unless the user has as many as
-// allowed. The session that it replaces does not count. c's op must be held.
-func (t *Table) reserve(c *client, login Login) bool {
+// allowed. The session that it replaces does not count. mac is the client's; c's op must be held.
+func (t *Table) reserve(c *client, mac datapath.MAC, login Login) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	user := FoldUser(login.User)
-	others := t.users[user]
+	others := t.users[user] + t.othersOf(mac, login)
 	if user != "" && SameUser(c.user, user) {
 		others--
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -49,7 +50,7 @@ func (t *Table) connect(login Login) (s Session, ending <-chan struct{}, err err
 	switch {
 	case c.state != "" && (c.key.MAC != key.MAC || c.extraOrZero().pppoe.Session == 0):
 		return s, nil, ErrTaken
-	case !t.reserve(c, login):
+	case !t.reserve(c, key.MAC, login):
 		return s, nil, ErrSessions
 	}
 	defer func() {
@@ -117,5 +118,8 @@ func (t *Table) begin(e *entry, login Login, now tableTime) {
 		r.delegated = append(slices.Clip(r.delegated), login.Networks...)
 	})
 	e.user, e.class = strings.Clone(login.User), cloneClass(login.Class) // otherwise the login form stays in memory
+	if e.most = int32(min(login.Sessions, math.MaxInt32)); login.Shared {
+		e.most = 0
+	}
 	e.id, e.began, e.seen = cmp.Or(login.SessionID, NewID()), now, now
 }

@@ -37,7 +37,7 @@ func (t *Table) replaces(mac datapath.MAC, login Login, begin func() (Session, e
 func (t *Table) surplusSessions(mac datapath.MAC, login Login) []Session {
 	sessions := t.Of(mac, login.User)
 	t.mu.Lock()
-	excess := t.users[FoldUser(login.User)] + 1 - login.Sessions
+	excess := t.users[FoldUser(login.User)] + t.othersOf(mac, login) + 1 - login.Sessions
 	t.mu.Unlock()
 	if excess < 1 || excess > len(sessions) {
 		return nil

@@ -110,7 +110,8 @@ type Login struct {
 	// Explicit marks the limits that the login sets, even to 0: no default replaces them. It is
 	// not stored in the table.
 	Explicit ExplicitLimits
-	// Sessions is how many sessions the user may have at once; 0: any number. It is not stored in the table.
+	// Sessions is how many sessions the user may have at once; 0 or less: any number. It is not in the
+	// table's file; Table.OfUsers has it.
 	Sessions int
 	// Shared means that the name stands for many people, as that of click-through logins.
 	Shared bool

@@ -85,6 +85,7 @@ type Table struct {
 	hungUp        func(Key, PPPoESession)         // see Follow
 	revoked       func(Session)                   // see Revoked
 	ended         func(Session, Cause)            // see OnEnd
+	others        func(string, datapath.MAC) int  // see CountOthers
 	cutter        Cutter                          // see Cut
 	countedSince  func(f func(datapath.ID)) error // see CountedSince
 	duesChanged   chan struct{}                   // signals that the first of dues has changed

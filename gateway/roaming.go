@@ -105,7 +105,9 @@ func (g *gateway) openElsewhere(context.Context) (o opened, err error) {
 	g.store.Line(kind, g.table.OnLine)
 	g.store.Answer("release "+kind, g.roams.release)
 	stop := g.store.Follow(kind, g.roams)
-	return opened{run: g.roams.users.run, close: func() error { g.store.Answer("release "+kind, nil); stop(); return nil }}, nil
+	o.run = g.roams.users.run
+	o.close = func() error { g.store.Answer("release "+kind, nil); stop(); return nil }
+	return o, nil
 }
 
 // takesOver reports whether devices with a session at another gateway come in without a login.

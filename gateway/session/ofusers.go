@@ -32,8 +32,8 @@ func (t *Table) othersOf(mac datapath.MAC, login Login) int {
 }
 
 // OfUsers returns the sessions here of users, whose names are as FoldUser returns them, and of which users a session
-// is just beginning, or has just ended: their lists may lack some. It is about as cheap as looking at every client once,
-// and cheaper if none of the users has a session here.
+// is just beginning, or has just ended: their lists may lack some. It looks at every client once, unless none of the
+// users has a session here.
 func (t *Table) OfUsers(users []string) (list map[string][]UserSession, changing map[string]bool) {
 	list, changing = map[string][]UserSession{}, map[string]bool{}
 	t.mu.Lock()

@@ -104,7 +104,9 @@ var allowedImports = map[string][]string{
 
 	"gateway/dhcp":  {"gateway/framelink", "gateway/ticker", "gateway/budget", "gateway/leasefile"},
 	"gateway/dhcp6": {"gateway/budget", "gateway/due", "gateway/framelink", "gateway/leasefile", "gateway/ticker"},
-	"gateway/dns":   {"gateway/budget"}, "gateway/guesses": {"gateway/budget", "gateway/session"}, // who guesses passwords
+	"gateway/dns":   {"gateway/budget"},
+	// who guesses passwords; cluster: at other gateways, too
+	"gateway/guesses": {"gateway/budget", "gateway/cluster", "gateway/session", "gateway/ticker"},
 	"gateway/portal": {"gateway/budget", "gateway/certificate", "gateway/guesses", "gateway/oidc", "gateway/rooms",
 		"gateway/session", "gateway/uam", "gateway/weblink", "gateway/wispr", "textfile"},
 	"gateway/uam":         {"gateway/budget", "gateway/guesses", "gateway/session", "gateway/weblink", "gateway/wispr"},

@@ -57,6 +57,7 @@ func (g *gateway) services() []part {
 		{"flow log", g.openFlows}, // closed before the sessions, which it asks
 		step("walled garden", g.openGarden),
 		{"requests of RADIUS servers", g.openRequests},
+		{"wrong passwords elsewhere", g.shareGuesses},
 		{"OpenID providers", g.openProviders},
 		{"login", g.openPortal},
 		{"devices", g.openDevices}, // closed before the sessions, which it admits

@@ -134,6 +134,15 @@ func newerRecord(kind string, content []byte) bool {
 	return ofSessions && len(content) > 0 && content[0] > session.FormatVersion
 }
 
+// shareGuesses has wrong passwords at all gateways with a network of this name count.
+func (g *gateway) shareGuesses(context.Context) (o opened, err error) {
+	if g.store.Store == nil {
+		return o, nil
+	}
+	run, leave := g.guard.Share(g.store.Store, perNetwork("guesses", g.cfg.Name))
+	return opened{run: run, close: func() error { leave(); return nil }}, nil
+}
+
 // mirrorTo has a table's records copied to a mirror; nil: to none.
 func mirrorTo(m *cluster.Mirror, how *session.Options) {
 	if m == nil {

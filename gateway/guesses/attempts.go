@@ -23,12 +23,16 @@ type failures struct {
 	last  time.Time
 }
 
-// add counts another failure, up to most. Failures older than forgetAfter no longer count.
-func (f *failures) add(most int) {
+// add counts further failures, up to most, of which the last was at a time. Failures older than forgetAfter no longer
+// count. more may be negative.
+func (f *failures) add(more, most int, at time.Time) {
 	if f.expired() {
 		f.count = 0
 	}
-	f.count, f.last = min(f.count+1, most), time.Now()
+	f.count = max(min(f.count+more, most), 0)
+	if at.After(f.last) {
+		f.last = at
+	}
 }
 
 // expired reports whether the last failure is old enough to be forgotten.
@@ -58,7 +62,7 @@ type attempt struct {
 	busy chan struct{} // holds an element while a request has the turn
 
 	users  int      // guarded by attempts.mu: requests that have the turn or wait for it
-	failed failures // written with the turn and attempts.mu
+	failed failures // guarded by attempts.mu
 
 	room   string // the last one that was wrong; read and written with the turn
 	ofRoom int    // its failures in a row; read and written with the turn
@@ -116,33 +120,38 @@ func (t *turn) end() {
 	t.drop()
 }
 
-// drop forgets the client unless a request waits or it has failures to remember.
+// drop ends a request.
 func (t *turn) drop() {
 	t.attempts.mu.Lock()
 	defer t.attempts.mu.Unlock()
 	t.users--
-	if t.users == 0 && t.failed.count == 0 {
-		delete(t.attempts.clients, t.client)
-	}
+	t.attempts.forgetIdle(t.client, t.attempt)
 }
 
 // wait is how long the client must wait before it may try; 0: now.
 func (t *turn) wait() time.Duration {
+	t.attempts.mu.Lock()
+	defer t.attempts.mu.Unlock()
 	return t.failed.wait(freeFailures, firstWait, longestWait)
 }
 
 // recent is the number of wrong passwords that still count.
 func (t *turn) recent() int {
+	t.attempts.mu.Lock()
+	defer t.attempts.mu.Unlock()
 	if t.failed.expired() {
 		return 0
 	}
 	return t.failed.count
 }
 
-func (t *turn) succeeded() {
+// succeeded forgets the failures, and reports whether there were any.
+func (t *turn) succeeded() (had bool) {
 	t.attempts.mu.Lock()
 	defer t.attempts.mu.Unlock()
+	had = t.failed.count > 0
 	t.failed.count = 0
+	return had
 }
 
 // forgive forgets so many failures.
@@ -155,5 +164,38 @@ func (t *turn) forgive(n int) {
 func (t *turn) fail() {
 	t.attempts.mu.Lock()
 	defer t.attempts.mu.Unlock()
-	t.failed.add(math.MaxInt)
+	t.failed.add(1, math.MaxInt, time.Now())
+}
+
+// told counts failures at another gateway, of which the last was at a time; below 0: it has forgiven some.
+func (a *attempts) told(client MAC, more int, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	entry := a.clients[client]
+	if entry == nil {
+		if more <= 0 {
+			return
+		}
+		entry = &attempt{busy: make(chan struct{}, 1)}
+		a.add(client, entry)
+	}
+	entry.failed.add(more, math.MaxInt, at)
+	a.forgetIdle(client, entry)
+}
+
+// cleared forgets failures, unless there were some after a time.
+func (a *attempts) cleared(client MAC, until time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if entry := a.clients[client]; entry != nil && !entry.failed.last.After(until) {
+		entry.failed.count = 0
+		a.forgetIdle(client, entry)
+	}
+}
+
+// forgetIdle forgets a client unless a request waits or it has failures to remember; mu is held.
+func (a *attempts) forgetIdle(client MAC, entry *attempt) {
+	if entry.users == 0 && entry.failed.count == 0 {
+		delete(a.clients, client)
+	}
 }

@@ -34,6 +34,16 @@ func (t *Try) FailedCodes() int { return t.recent() }
 func (t *Try) WrongCode() {
 	t.fail()
 	t.guard.allCodes().used.Charge(codeRate, 1, budget.Now())
+	t.guard.sharing.count(codesKey, 1)
+}
+
+// told counts wrong codes at another gateway, of which the last was at a time: at most as many as may be tried at once,
+// without those for which there was a place since.
+func (c *Codes) told(more int, at time.Time) {
+	more = min(more, codeRate.AtOnce) - int(time.Since(at).Seconds()*codeRate.EachSecond)
+	if more > 0 {
+		c.used.Charge(codeRate, more, budget.Now())
+	}
 }
 
 // RightCode clears the client's failures after a login with a code.

@@ -5,6 +5,10 @@
 // Nobody is locked out by mistyping, and no client's wrong passwords lock out another: a wait is for the guesser's
 // device, and for a name it is short and not for the device where the user last logged in. Codes have no name: somebody
 // with 150 MAC addresses can keep all codes waiting.
+//
+// Gateways that share a store count together (Guard.Share):
+//
+//	failure ──▶ own counters ──▶ own record ──▶ store ──▶ other gateways ──▶ their counters
 package guesses
 
 import (
@@ -23,6 +27,7 @@ type Guard struct {
 	accessLines accessLines
 	codes       Codes
 	rooms       names // wrong names of a room's guests
+	sharing     *sharing
 
 	// Codes counts the wrong codes of several guards together; nil: those of this one alone.
 	Codes *Codes
@@ -88,9 +93,9 @@ func (t *Try) Failures(user string) int {
 // Wrong counts a wrong password. One by a client that has to wait already does not count for its access line.
 func (t *Try) Wrong(user string) {
 	t.fail()
-	t.guard.names.countWrong(user, t.home())
+	t.guard.sharing.count(t.guard.names.countWrong(user, t.home()), 1)
 	if t.recent() <= freeFailures {
-		t.guard.accessLines.countWrong(t.attempter.AccessLine)
+		t.guard.sharing.count(t.guard.accessLines.countWrong(t.attempter.AccessLine), 1)
 	}
 }
 
@@ -100,8 +105,27 @@ func (t *Try) WrongName() { t.fail() }
 // Right clears the failures of the client and the user after a login.
 func (t *Try) Right(user string) {
 	t.succeeded()
-	t.guard.names.clearFailures(user, t.attempter.MAC)
-	t.guard.accessLines.forgetFailures(t.attempter.AccessLine)
+	t.guard.sharing.clear(t.guard.names.clearFailures(user, t.attempter.MAC))
+	t.guard.sharing.clear(t.guard.accessLines.forgetFailures(t.attempter.AccessLine))
+}
+
+// fail counts a failure of the client.
+func (t *Try) fail() {
+	t.turn.fail()
+	t.guard.sharing.count(deviceKey(t.client), 1)
+}
+
+// succeeded forgets the client's failures.
+func (t *Try) succeeded() {
+	if t.turn.succeeded() {
+		t.guard.sharing.clear(deviceKey(t.client))
+	}
+}
+
+// forgive forgets so many of the client's failures.
+func (t *Try) forgive(n int) {
+	t.turn.forgive(n)
+	t.guard.sharing.count(deviceKey(t.client), -n)
 }
 
 // Trying is the number of a client's logins that are being decided, or wait for that.

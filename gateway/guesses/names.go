@@ -23,6 +23,8 @@ const (
 // logged in are kept separately. Other names displace only each other, and the name with the most failures is kept
 // longest. The zero value is ready to use.
 type names struct {
+	shown shown // its keys
+
 	mu     sync.Mutex // guards what follows
 	users  map[string]*guessedName
 	logins list.List // of users, by their last login
@@ -33,8 +35,8 @@ type names struct {
 
 // guessedName is the failures of one name.
 type guessedName struct {
-	failures   // at most mostNameFailures
-	name       string
+	failures                 // at most mostNameFailures
+	name       string        // its key
 	lastClient MAC           // of the client of the last login; zero: none
 	element    *list.Element // in logins, or in failed
 }
@@ -44,7 +46,7 @@ type guessedName struct {
 func (g *names) wait(user string, client MAC) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	entry := g.entryOf(canonical(user))
+	entry := g.entryOf(g.key(user))
 	if entry == nil || entry.lastClient == client {
 		return 0
 	}
@@ -55,7 +57,7 @@ func (g *names) wait(user string, client MAC) time.Duration {
 func (g *names) isHome(user string, client MAC) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	entry := g.users[canonical(user)]
+	entry := g.users[g.key(user)]
 	return entry != nil && entry.lastClient == client
 }
 
@@ -63,40 +65,63 @@ func (g *names) isHome(user string, client MAC) bool {
 func (g *names) recent(user string, client MAC) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	entry := g.entryOf(canonical(user))
+	entry := g.entryOf(g.key(user))
 	if entry == nil || entry.lastClient == client || entry.expired() {
 		return 0
 	}
 	return entry.count
 }
 
-// countWrong counts a failed attempt.
-func (g *names) countWrong(user string, client MAC) {
+// countWrong counts a failed attempt, and returns the name's key; "": it does not count.
+func (g *names) countWrong(user string, client MAC) (name string) {
+	if g.isHome(user, client) {
+		return "" // the client's own failures slow it down
+	}
+	name = g.key(user)
+	g.told(name, 1, time.Now())
+	return name
+}
+
+// told counts failures for the name with a key, of which the last was at a time.
+func (g *names) told(name string, more int, at time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	name := canonical(user)
 	entry := g.entryOf(name)
 	if entry == nil {
 		entry = g.add(name)
 	}
-	if entry.lastClient == client {
-		return // the client's own failures slow it down
-	}
-	other := entry.lastClient == MAC{}
+	other := g.others[name] == entry
 	if other {
 		g.failed[entry.count].Remove(entry.element)
 	}
-	entry.add(mostNameFailures)
+	entry.add(more, mostNameFailures, at)
 	if other {
 		entry.element = g.failed[entry.count].PushBack(entry)
 	}
 }
 
-// clearFailures clears a name's failures after a login.
-func (g *names) clearFailures(user string, client MAC) {
+// cleared clears the failures of the name with a key, unless there were some after a time.
+func (g *names) cleared(name string, until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	name := canonical(user)
+	entry := g.entryOf(name)
+	if entry == nil || entry.last.After(until) {
+		return
+	}
+	if g.others[name] == entry {
+		g.drop(entry)
+	}
+	entry.count = 0
+}
+
+// clearFailures clears a name's failures after a login, and returns the name's key; "": it had none.
+func (g *names) clearFailures(user string, client MAC) (cleared string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	name := g.key(user)
+	if entry := g.entryOf(name); entry != nil && entry.count > 0 {
+		cleared = name
+	}
 	if entry := g.others[name]; entry != nil {
 		g.drop(entry)
 	}
@@ -114,7 +139,11 @@ func (g *names) clearFailures(user string, client MAC) {
 	}
 	g.logins.MoveToBack(entry.element)
 	entry.count, entry.lastClient = 0, client
+	return cleared
 }
+
+// key is what stands for a name here.
+func (g *names) key(user string) string { return g.shown.key(canonical(user)) }
 
 // canonical is the form in which names are compared: RADIUS servers may ignore case. Longer names cannot be right.
 func canonical(user string) string { return session.FoldUser(user[:min(len(user), session.MaxUser)]) }

@@ -17,7 +17,7 @@ func (t *Try) WaitRoom(room string) (wait time.Duration, all bool) {
 // WrongRoom counts a wrong name for a room, or a room that nobody has.
 func (t *Try) WrongRoom(room string) {
 	t.WrongCode()
-	t.guard.rooms.countWrong(room, t.attempter.MAC)
+	t.guard.sharing.count(t.guard.rooms.countWrong(room, t.attempter.MAC), 1)
 	if t.room != room {
 		t.room, t.ofRoom = room, 0
 	}
@@ -27,7 +27,7 @@ func (t *Try) WrongRoom(room string) {
 // RightRoom clears a room's failures after a login, and of the client's those for this room that came last: who has a
 // room cannot clear guesses at other ones with it.
 func (t *Try) RightRoom(room string) {
-	t.guard.rooms.clearFailures(room, t.attempter.MAC)
+	t.guard.sharing.clear(t.guard.rooms.clearFailures(room, t.attempter.MAC))
 	if t.room == room {
 		t.forgive(t.ofRoom)
 		t.room, t.ofRoom = "", 0

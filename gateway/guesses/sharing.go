@@ -26,8 +26,8 @@ const (
 )
 
 // sharing tells the guards of other gateways of a guard's failures, and the guard of theirs, which it counts as its
-// own: nobody waits for the store. Keys begin with what they are of: d a device, n a name, l an access line, r a room, c
-// all codes. Nil: the guard counts alone.
+// own: nobody waits for the store. Keys begin with what they are of: d a device, n a name, l an access line, r a room,
+// c all codes. Nil: the guard counts alone.
 type sharing struct {
 	guard  *Guard
 	store  *cluster.Store
@@ -154,8 +154,8 @@ func (s *sharing) begin(key string) *record {
 	return r
 }
 
-// tell writes a record to the store. Where the time is not known, the store was not reached yet, and asks for all records
-// when it is. mu is held.
+// tell writes a record to the store. Where the time is not known, the store was not reached yet: all records are
+// compared when it is. mu is held.
 func (s *sharing) tell(key string, r *record, now int64) {
 	if r.At = now; now != 0 {
 		s.mirror.Changed(key, r.content())

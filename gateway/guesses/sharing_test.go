@@ -181,8 +181,8 @@ func TestCodesOfTwoGateways(t *testing.T) {
 	})
 }
 
-// TestGuessesWithoutStore: while the store is away each gateway counts alone, and when it is back what all have counted.
-// An emptied store does not have anything counted again, and a gateway that is new is told all that counts.
+// TestGuessesWithoutStore: while the store is away each gateway counts alone, and when it is back what all have
+// counted. An emptied store does not have anything counted again, and a gateway that is new is told all that counts.
 func TestGuessesWithoutStore(t *testing.T) {
 	server := redistest.Start(t, redistest.Place{})
 	one, two := sharedGuard(t, server, "gw1"), sharedGuard(t, server, "gw2")

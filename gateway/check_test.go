@@ -203,6 +203,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("of an address that nobody leases: %s", all)
 		}
 	})
+	t.Run("pair", func(t *testing.T) { pairTranslations(t, *d.cfg) })
 	t.Run("own ports", func(t *testing.T) { ownPortsTaken(t, *d.cfg) })
 	t.Run("ports", func(t *testing.T) { portsTaken(t, *d.cfg) })
 }

@@ -43,6 +43,7 @@ func natConfig(cfg *config.Config) nat.Config {
 		LAN: clientInterface(cfg), WAN: cfg.WAN.Interface, Name: nat.Table(cfg.LAN.Interface), Network: cfg.LAN.Network(),
 		Sources: natRanges(cfg.NAT.Source), Ports: cfg.NAT.PortsPerClient, Clients: natRanges(cfg.Clients()),
 		Hairpin: cfg.NAT.Hairpin, Exceptions: cfg.NAT.Exceptions, Inbound: cfg.NAT.Inbound,
+		Moves: cfg.Pair.Site != "",
 	}
 	protocols := map[string]uint8{config.TCP: unix.IPPROTO_TCP, config.UDP: unix.IPPROTO_UDP}
 	for _, f := range cfg.NAT.Forwards {
@@ -103,6 +104,7 @@ func (s *survey) translation() {
 	}
 	s.refuse(nat.Check(natConfig(s.Config)))
 	s.outside()
+	s.pairTranslation()
 	for i, f := range s.NAT.Forwards {
 		reserved := func(r config.Reservation) bool { return r.Addr == f.To }
 		leased := func(pool config.Range) bool { return pool.Contains(f.To) }
@@ -167,18 +169,9 @@ func (s *survey) outside() {
 	if s.wan == nil {
 		return
 	}
-	addrs, err := s.wan.Addrs()
-	if err != nil {
-		s.addFinding(Warning, "reading the addresses of %s: %v", s.WAN.Interface, err)
-		return
-	}
-	var ownPrefixes []netip.Prefix
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil {
-			ones, _ := n.Mask.Size()
-			addr, _ := netip.AddrFromSlice(n.IP.To4())
-			ownPrefixes = append(ownPrefixes, netip.PrefixFrom(addr, ones))
-		}
+	ownPrefixes := s.outsideAddresses()
+	if s.Pair.WANAddress.IsValid() { // the gateway that serves has it
+		ownPrefixes = append(ownPrefixes, s.Pair.WANAddress)
 	}
 	if s.NAT.Masquerade && len(ownPrefixes) == 0 {
 		s.addFinding(Warning, "%s: %s has no IPv4 address yet, so clients' packets are dropped until it has one",
@@ -201,6 +194,25 @@ func (s *survey) outside() {
 			break // one of a range
 		}
 	}
+}
+
+// outsideAddresses lists the IPv4 addresses of the WAN's interface.
+func (s *survey) outsideAddresses() (all []netip.Prefix) {
+	if s.wan == nil {
+		return nil
+	}
+	addrs, err := s.wan.Addrs()
+	if err != nil {
+		s.addFinding(Warning, "reading the addresses of %s: %v", s.WAN.Interface, err)
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil {
+			ones, _ := n.Mask.Size()
+			addr, _ := netip.AddrFromSlice(n.IP.To4())
+			all = append(all, netip.PrefixFrom(addr, ones))
+		}
+	}
+	return all
 }
 
 // missing reports whether an interface has an address, and how much it matters where it has not.

@@ -9,7 +9,7 @@
 // Other rules see every packet. They drop packets that would leave by the WAN untranslated, which happens when
 // connection tracking knows no connection to which they belong. They drop packets that come by the WAN for a client's
 // own address although no client asked for them. With sources, they drop packets for an outside address that nobody
-// uses.
+// uses. Where outside addresses move between machines, they drop segments of TCP that belong to no connection here.
 //
 // From Linux 6.9 on the table is held: no other program can change it while the daemon lives, and "flush ruleset"
 // leaves it alone. On older kernels the daemon puts it back when it was removed.
@@ -52,7 +52,10 @@ type Config struct {
 	Exceptions []netip.Prefix
 	Inbound    []netip.Prefix // networks behind the WAN that may open connections to clients' own addresses
 	Forwards   []Forward
-	Log        *slog.Logger
+	// Moves is set where another machine may have had the outside addresses, and its connections: segments of TCP that
+	// belong to no connection here are dropped instead of reset.
+	Moves bool
+	Log   *slog.Logger
 
 	unheld bool // for tests: the table is not held, as on kernels before 6.9
 }

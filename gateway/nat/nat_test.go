@@ -93,6 +93,9 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 			`iifname "wan0" oifname "wan0" ip daddr @outside drop`,
 			`iifname "wan0" tcp dport 8080 tcp flags syn / fin,syn,rst,ack ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.5:80`,
 			`iifname "lan0" udp dport 5000-5010 ip daddr != 10.1.0.0/24 ip daddr @outside dnat to 10.1.0.6`}},
+		"between two machines": {func(c *Config) { c.Moves, c.Sources = true, ranges("203.0.113.7") }, []string{
+			"type filter hook input priority filter; policy accept;", `iifname "wan0" ip daddr @outside ` +
+				`tcp flags != syn / fin,syn,rst,ack ct state invalid,new drop`}},
 		"ports": {func(c *Config) { c.Ports, c.Clients = 1000, ranges("10.1.0.10-10.1.0.11") }, []string{
 			"type ipv4_addr : inet_service\n", "10.1.0.10 : 1024, 10.1.0.11 : 2024", "10.1.0.10 : 2023, 10.1.0.11 : 3023",
 			"masquerade to :ip saddr map @first-ports-ip saddr map @last-ports", `ip saddr 10.1.0.0/24 drop`,

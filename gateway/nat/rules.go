@@ -85,6 +85,9 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 	if len(c.Sources) > 0 {
 		c.keepUnused(w)
 	}
+	if c.Moves {
+		c.keepQuiet(w)
+	}
 	if len(c.Forwards) > 0 {
 		w.AddChain(w.table, "prerouting",
 			&nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityDestinations})
@@ -172,6 +175,23 @@ func (c Config) keepUnused(w *writer) {
 	w.rule("forward", nftables.CameBy(c.WAN), nftables.LeavesBy(c.WAN), toSources(), []nftables.Expr{nftables.Drop()})
 }
 
+// keepQuiet adds a chain that drops segments of TCP from the WAN for a source, or without sources for this machine, when
+// they belong to no connection that is known here. The kernel would answer them with a reset, which ends a client's
+// connection that the other machine translated; once the client sends, the kernel takes the connection up. Segments that
+// begin a connection pass: this machine may serve their port.
+func (c Config) keepQuiet(w *writer) {
+	w.AddChain(w.table, "input", &nftables.Hook{Type: "filter", Number: unix.NF_INET_LOCAL_IN, Priority: 0})
+	unknown := binary.NativeEndian.AppendUint32(nil, nftables.New|nftables.Invalid)
+	var ours []nftables.Expr
+	if len(c.Sources) > 0 {
+		ours = toSources()
+	}
+	w.rule("input", nftables.CameBy(c.WAN), ours,
+		[]nftables.Expr{nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{unix.IPPROTO_TCP})},
+		append(beginning(), nftables.Differs(0, []byte{syn})), []nftables.Expr{nftables.State(0), nftables.And(0, unknown),
+			nftables.Differs(0, make([]byte, 4)), nftables.Drop()})
+}
+
 // set adds a set or map with its elements.
 func (w *writer) set(s nftables.Set, elements []nftables.Element) {
 	w.AddSet(w.table, s)
@@ -237,11 +257,19 @@ func (c Config) forwarded(f Forward) []nftables.Expr {
 		exprs = append(exprs, nftables.AtLeast(0, port(f.First)), nftables.AtMost(0, port(f.Last)))
 	}
 	if f.Protocol == unix.IPPROTO_TCP { // a SYN only, so that packets of an ended session's connection begin no new one
-		const fin, syn, rst, ack = 0x01, 0x02, 0x04, 0x10
-		exprs = append(exprs, nftables.Payload(0, nftables.TransportHeader, flagsAt, 1),
-			nftables.And(0, []byte{fin | syn | rst | ack}), nftables.Equal(0, []byte{syn}))
+		exprs = append(append(exprs, beginning()...), nftables.Equal(0, []byte{syn}))
 	}
 	return append(exprs, outside([]netip.Prefix{c.Network}, nftables.DestinationAt)...)
+}
+
+// syn is the flag that alone, of those that beginning loads, begins a TCP connection.
+const syn = 0x02
+
+// beginning loads the flags of TCP that tell the first segment of a connection from others.
+func beginning() []nftables.Expr {
+	const fin, rst, ack = 0x01, 0x04, 0x10
+	return []nftables.Expr{nftables.Payload(0, nftables.TransportHeader, flagsAt, 1),
+		nftables.And(0, []byte{fin | syn | rst | ack})}
 }
 
 // target returns the expressions that send a connection to the forward's client.

@@ -444,7 +444,8 @@ var contradictions = []problem{
 }
 
 func TestImpossibleCombinations(t *testing.T) {
-	for _, tt := range slices.Concat(contradictions, translations, wrongBoots, wrongRelays, wrongPools6, wrongPDPools) {
+	for _, tt := range slices.Concat(contradictions, translations, wrongBoots, wrongRelays, wrongPools6, wrongPDPools,
+		wrongPairs) {
 		t.Run(tt.name, func(t *testing.T) { wantProblems(t, tt.text, tt.want) })
 	}
 }

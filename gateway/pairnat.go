@@ -8,8 +8,8 @@ func (s *survey) pairTranslation() {
 		return
 	}
 	if s.NAT.Masquerade {
-		s.addFinding(Warning, "%s: each gateway of the pair has its own first address at %s, so clients' connections end at a "+
-			"takeover: set pair.wan_address, and that address in nat.source", s.LineOf("nat.masquerade"), s.WAN.Interface)
+		s.addFinding(Warning, "%s: each gateway of the pair has its own first address at %s, so clients' connections end at "+
+			"a takeover: set pair.wan_address, and that address in nat.source", s.LineOf("nat.masquerade"), s.WAN.Interface)
 		return
 	}
 	for _, a := range s.outsideAddresses() {

@@ -175,10 +175,10 @@ func (c Config) keepUnused(w *writer) {
 	w.rule("forward", nftables.CameBy(c.WAN), nftables.LeavesBy(c.WAN), toSources(), []nftables.Expr{nftables.Drop()})
 }
 
-// keepQuiet adds a chain that drops segments of TCP from the WAN for a source, or without sources for this machine, when
-// they belong to no connection that is known here. The kernel would answer them with a reset, which ends a client's
-// connection that the other machine translated; once the client sends, the kernel takes the connection up. Segments that
-// begin a connection pass: this machine may serve their port.
+// keepQuiet adds a chain that drops segments of TCP from the WAN for a source, or without sources for this machine,
+// when they belong to no connection that is known here. The kernel would answer them with a reset, which ends a
+// client's connection that the other machine translated. Once the client sends, the kernel takes the connection up.
+// Segments that begin a connection pass: this machine may serve their port.
 func (c Config) keepQuiet(w *writer) {
 	w.AddChain(w.table, "input", &nftables.Hook{Type: "filter", Number: unix.NF_INET_LOCAL_IN, Priority: 0})
 	unknown := binary.NativeEndian.AppendUint32(nil, nftables.New|nftables.Invalid)

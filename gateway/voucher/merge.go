@@ -158,7 +158,8 @@ func (b *Book) merge() {
 }
 
 // mergeOne closes sessions of this gateway that a voucher has, and that never began or have ended, and takes those up
-// that it lacks. Both happen where the store has lost its last changes.
+// that it lacks. Both happen where the store has lost its last changes. Those that go on may be new to this book, whose
+// file was lost.
 func (b *Book) mergeOne(id ID) error {
 	unlock := b.lock(id)
 	r, _, err := b.read(id)
@@ -170,9 +171,11 @@ func (b *Book) mergeOne(id ID) error {
 	for _, u := range r.Uses {
 		has[u.Session] = true
 		if b.mine(u) && !slices.Contains(b.sessions.Holders(u.Session), id) {
-			e, _ := b.common.keptOf(u.Session) // without it, it never began
 			b.sessions.Open(u.Session, id)
-			b.sessions.Note(e.end())
+			e, ended := b.common.keptOf(u.Session)
+			if one, _ := b.sessions.Find(u); ended || one.ID == "" && b.serves(u.Network) { // or it never began
+				b.sessions.Note(e.end())
+			}
 		}
 	}
 	for _, e := range b.sessions.Pending(id) {

@@ -34,9 +34,9 @@ func (b *Book) TakeUp(network string, s session.Session) (cause session.Cause) {
 		return session.AdminReset
 	}
 	defer b.lock(id)()
-	o, added := b.batchOf(id), false
+	o := b.batchOf(id)
 	err = b.change(id, func(r *record) (err error) {
-		cause, added, err = b.hold(o, r, network, s)
+		cause, err = b.hold(o, r, network, s)
 		return err
 	})
 	if errors.Is(err, session.ErrTryAgain) { // it goes on, and is taken up again when the store is back
@@ -46,7 +46,7 @@ func (b *Book) TakeUp(network string, s session.Session) (cause session.Cause) {
 		b.log.Warn("voucher: a session ends, because it cannot be counted", "user", s.User, "session", s.ID, "err", err)
 		return session.AdminReset
 	}
-	if added && !slices.Contains(b.sessions.Holders(s.ID), id) {
+	if !slices.Contains(b.sessions.Holders(s.ID), id) { // the record may have it from the store, or from before the store
 		b.sessions.Open(s.ID, id)
 	}
 	return cause
@@ -54,12 +54,11 @@ func (b *Book) TakeUp(network string, s session.Session) (cause session.Cause) {
 
 // hold puts a session of a network into the record of its voucher, where it is not there, and returns why it must end;
 // empty: it goes on.
-func (b *Book) hold(o *batch, r *record, network string, s session.Session) (cause session.Cause, added bool,
-	err error) {
+func (b *Book) hold(o *batch, r *record, network string, s session.Session) (cause session.Cause, err error) {
 	place := slices.IndexFunc(r.Uses, func(u allowance.Use) bool { return u.Session == s.ID })
-	if added = place < 0; added {
+	if place < 0 {
 		if len(r.Uses) >= maxUses {
-			return "", false, session.ErrSessions
+			return "", session.ErrSessions
 		}
 		place = len(r.Uses)
 		r.Uses = append(r.Uses, allowance.Use{Session: s.ID, Network: network, Gateway: b.gateway(),
@@ -77,7 +76,7 @@ func (b *Book) hold(o *batch, r *record, network string, s session.Session) (cau
 	if cause == "" && place >= o.Terms.Devices+len(r.Uses)-r.Places() {
 		cause = session.AdminReset
 	}
-	return cause, added, nil
+	return cause, nil
 }
 
 // away counts a voucher's sessions in networks that are not served now.

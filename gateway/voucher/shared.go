@@ -140,20 +140,27 @@ func (s *shared) share(store *cluster.Store) error {
 	s.batches, s.leave = shareWith(store, batchKind, batchCopy{s}, s.leave)
 	s.vouchers, s.leave = shareWith(store, voucherKind, voucherCopy{s}, s.leave)
 	go s.adoptAll()
-	return s.Batches(func(first ID, data []byte) error {
+	brings := map[string]ID{}
+	err := s.Batches(func(first ID, data []byte) error {
 		one, err := decodeBatch(data)
-		if err != nil || s.version(batchKey(one.Name)) > 0 {
-			return err
-		}
-		there, err := s.batches.Get(context.Background(), one.Name)
-		if errors.Is(err, cluster.ErrStore) {
-			return nil // batchCopy finds it later
-		}
-		if other, _ := decodeShared(there.Content); err == nil && other != nil && other.First != first {
-			err = fmt.Errorf("%s: %w", one.Name, ErrAlien)
+		if err == nil {
+			brings[one.Name] = first
 		}
 		return err
 	})
+	for name, first := range brings {
+		if err != nil || s.version(batchKey(name)) > 0 {
+			continue
+		}
+		there, failed := s.batches.Get(context.Background(), name)
+		if errors.Is(failed, cluster.ErrStore) {
+			break // batchCopy finds it later
+		}
+		if other, _ := decodeShared(there.Content); failed == nil && other != nil && other.First != first {
+			err = fmt.Errorf("%s: %w", name, ErrAlien)
+		}
+	}
+	return err
 }
 
 func shareWith(store *cluster.Store, kind string, c cluster.Copy, leave []func()) (*cluster.Shared, []func()) {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -299,10 +301,32 @@ func TestJoiningVouchers(t *testing.T) {
 	if err := two.logIn(codes[0], 2); !errors.Is(err, session.ErrSessions) {
 		t.Errorf("at the other gateway: %v", err)
 	}
+	one.table.Use(device(1).Addr, 1000)
+	one.logOut(1)
+	agreeOn("the session has ended", "lobby-2 "+codes[0].String()+" in-use 0 sessions 1000 bytes", one, two)
 	third := &member{t: t, folder: folders[2], server: server, name: "gw3", table: &allowancetest.Table{}}
 	if err := third.open(); !errors.Is(err, ErrAlien) || !strings.Contains(err.Error(), "bar") {
 		t.Errorf("with a batch of the same name: %v", err)
 	}
+}
+
+// TestLostCopy: a session goes on, keeps its place and counts where its gateway has lost its file of vouchers.
+func TestLostCopy(t *testing.T) {
+	server, one, two := twoBooks(t)
+	made, err := one.Create("lobby", 1, Terms{Devices: 1, Bytes: gigabyte})
+	netnstest.Must(t, err)
+	agreeOn("both have the batch", "lobby-1 ", one, two)
+	netnstest.Must(t, one.logIn(made[0].Code, 1))
+	server.Stop()
+	one.leave()
+	netnstest.Must(t, os.Remove(filepath.Join(one.folder, FileName)))
+	netnstest.Must(t, one.open())
+	server.Continue()
+	ready(one, two)
+	agreeOn("it goes on", "in-use 1 sessions 0 bytes", one, two)
+	one.table.Use(device(1).Addr, 1000)
+	one.logOut(1)
+	agreeOn("it has ended", "in-use 0 sessions 1000 bytes", one, two)
 }
 
 // TestMadeAtOnce: batches that two gateways make at the same moment have different names and numbers.

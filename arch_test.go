@@ -49,8 +49,8 @@ var allowedImports = map[string][]string{
 		"gateway/ticker", "gateway/timeline"}, // cluster: gateways may have vouchers together
 	"gateway/allowance": {"gateway/session"}, // time and bytes that sessions share
 	// so much a day
-	"gateway/daily": {"gateway/allowance", "gateway/session", "gateway/statefile", "gateway/ticker",
-		"gateway/timeline"},
+	"gateway/daily": {"gateway/allowance", "gateway/cluster", "gateway/session", "gateway/statefile",
+		"gateway/ticker", "gateway/timeline"}, // cluster: what is used at other gateways
 	"gateway/cluster": {"gateway/budget"}, // a store that several gateways share
 	// the sessions that other gateways have
 	"gateway/elsewhere": {"gateway/cluster", "gateway/datapath", "gateway/session"},

@@ -109,7 +109,11 @@ func (g *gateway) openDaily(context.Context) (o opened, err error) {
 	if err != nil {
 		return o, err
 	}
-	return opened{run: g.daily.Run, close: g.daily.Close}, nil
+	leave := func() {}
+	if g.store.Store != nil {
+		leave = g.daily.Share(g.store.Store, perNetwork("day", g.cfg.Name))
+	}
+	return opened{run: g.daily.Run, close: func() error { leave(); return g.daily.Close() }}, nil
 }
 
 // serveDaily has the day look after this network's sessions.

@@ -104,6 +104,7 @@ type Book struct {
 	clocks   clocks
 	network  string
 	sessions *allowance.Sessions[Holder]
+	shared   *sharing // with the gateways of a store; nil: this one is alone
 	seed     maphash.Seed
 	one      [256]sync.Mutex // held while a holder changes: that of its hash
 }
@@ -241,6 +242,9 @@ func (b *Book) change(all []Holder, edit func(map[Holder]*record) error) error {
 		for _, e := range ends {
 			b.sessions.Close(e.Session, h)
 		}
+		if len(ends) > 0 {
+			b.tell(h, records[h])
+		}
 	}
 	return cmp.Or(err, refused)
 }
@@ -260,10 +264,17 @@ func (b *Book) edited(all []Holder, done map[Holder][]allowance.End, edit func(m
 // nothing is an edit that changes nothing.
 func nothing(map[Holder]*record) error { return nil }
 
+// used is what a holder has used today, here and at other gateways.
+func (b *Book) used(h Holder, r *record) (online time.Duration, data uint64) {
+	u := b.sessions.Usage(&r.Used)
+	online, data = b.usedElsewhere(h, r.Day)
+	return online + time.Duration(r.Online) + u.Online, data + r.Bytes + u.Bytes
+}
+
 // left is what is left of a holder's day.
 func (b *Book) left(h Holder, r *record) Left {
-	a, u := b.terms.of(h), b.sessions.Usage(&r.Used)
-	online, data := time.Duration(r.Online)+u.Online, r.Bytes+u.Bytes
+	a := b.terms.of(h)
+	online, data := b.used(h, r)
 	_, again := b.terms.Day(time.Unix(max(r.Day, b.clocks.wall().Unix()), 0))
 	return Left{Timed: a.Time > 0, Counted: a.Bytes > 0, Time: max(a.Time-online, 0), Bytes: a.Bytes - min(data, a.Bytes),
 		Used: online > 0 || data > 0, Again: again}
@@ -299,7 +310,7 @@ func (b *Book) Left(device, room Holder) (all Left, err error) {
 // Run writes what sessions used that have ended, begins the days, and ends sessions of holders that have used up their
 // bytes by several devices, until ctx ends. Without Run the data path still enforces what each session was told.
 func (b *Book) Run(ctx context.Context) error {
-	look, tidied := ticker.Every(time.Second), time.Time{}
+	look, tidied, told := ticker.Every(time.Second), time.Time{}, time.Now()
 	defer look.Stop()
 	day := int64(0)
 	for {
@@ -317,6 +328,12 @@ func (b *Book) Run(ctx context.Context) error {
 		moved := now.Unix() != day
 		day = now.Unix()
 		b.look(moved)
+		if time.Since(told) >= tellEvery {
+			told = time.Now()
+			if err := b.tellAll(); err != nil {
+				b.log.Warn("other gateways are not told what is used today", "err", err)
+			}
+		}
 		if moved || time.Since(tidied) >= time.Hour {
 			tidied = time.Now()
 			if err := errors.Join(b.tidy(), b.clocks.save()); err != nil {

@@ -28,6 +28,7 @@ type scene struct {
 	wall, line time.Time
 	inRoom     bool // clients are of room 204
 	table      allowancetest.Table
+	joining    func() // is called before the book is served; nil: nothing
 }
 
 func newScene(t *testing.T, device, room Amount) *scene {
@@ -47,6 +48,9 @@ func (s *scene) open() {
 	if err == nil {
 		s.Book, err = open(store, "", s.terms, slog.New(slog.DiscardHandler), clocks{func() time.Time { return s.wall },
 			func() time.Time { return s.line }, func() error { return nil }})
+	}
+	if err == nil && s.joining != nil {
+		s.joining()
 	}
 	if err == nil {
 		err = s.Serve(&s.table, func(one session.Session) (device, room Holder) {

@@ -55,8 +55,9 @@ func shorten[T time.Duration | uint64](limit *T, other T) {
 
 // share is for how long each open session of a holder may go on, and how many bytes they have together; 0: unlimited.
 func (b *Book) share(h Holder, r *record) (timeout time.Duration, bytes uint64) {
-	a, u := b.terms.of(h), b.sessions.Usage(&r.Used)
-	return r.Share(a.Time, time.Duration(r.Online)+u.Online), allowance.Rest(a.Bytes, r.Bytes+u.Bytes)
+	a := b.terms.of(h)
+	online, data := b.used(h, r)
+	return r.Share(a.Time, online), allowance.Rest(a.Bytes, data)
 }
 
 // Began shares what is left of a holder's day anew after a session has begun.
@@ -170,10 +171,11 @@ func (b *Book) limitsOf(u allowance.Use, s session.Session, h Holder, r *record)
 }
 
 // look balances the holders that need it from time to time: those of several sessions, whose bytes are counted
-// together; when a day begins, all.
+// together, and those of whom other gateways have told; when a day begins, all.
 func (b *Book) look(moved bool) {
+	told := b.takeChanged()
 	for h, n := range b.sessions.OfEach() {
-		if !moved && !(n > 1 && b.terms.of(h).Bytes > 0) {
+		if !moved && !told[h] && !(n > 1 && b.terms.of(h).Bytes > 0) {
 			continue
 		}
 		if err := b.balance(h); err != nil {
@@ -182,35 +184,40 @@ func (b *Book) look(moved bool) {
 	}
 }
 
-// tidyAtOnce is how many records of former days are deleted in one write.
-const tidyAtOnce = 1000
+// readAtOnce is how many records are read at a time.
+const readAtOnce = 1000
+
+// each calls visit with the records of all holders, as they are on the disk, until it fails. None is held.
+func (b *Book) each(visit func(Holder, *record) error) error {
+	for behind := Holder(""); ; {
+		var holders []Holder
+		var records []*record
+		err := b.store.Each(behind, func(h Holder, data []byte) (bool, error) {
+			r, err := decode(data)
+			holders, records = append(holders, h), append(records, r)
+			return len(holders) < readAtOnce, err
+		})
+		if err != nil || len(holders) == 0 {
+			return err
+		}
+		for i, h := range holders {
+			if err := visit(h, records[i]); err != nil {
+				return err
+			}
+			behind = h
+		}
+	}
+}
 
 // tidy deletes records of former days that have no session.
 func (b *Book) tidy() error {
-	for behind := Holder(""); ; {
-		var over []Holder
-		n := 0
-		err := b.store.Each(behind, func(h Holder, data []byte) (bool, error) {
-			r, err := decode(data)
-			if err != nil {
-				return false, err
-			}
-			day := r.Day
-			if b.begin(r); r.Day != day && len(r.Uses) == 0 {
-				over = append(over, h)
-			}
-			behind, n = h, n+1
-			return n < tidyAtOnce, nil
-		})
-		if err != nil || n == 0 {
-			return err
+	return b.each(func(h Holder, r *record) error {
+		day := r.Day
+		if b.begin(r); r.Day == day || len(r.Uses) > 0 {
+			return nil
 		}
-		for _, h := range over {
-			if err := b.forget(h); err != nil {
-				return err
-			}
-		}
-	}
+		return b.forget(h)
+	})
 }
 
 // forget deletes a record, if it is still of a former day.
@@ -220,7 +227,10 @@ func (b *Book) forget(h Holder) error {
 	if err != nil || len(r.Uses) > 0 || r.Online > 0 || r.Bytes > 0 {
 		return err
 	}
-	return b.store.Put(map[Holder][]byte{h: nil})
+	if err = b.store.Put(map[Holder][]byte{h: nil}); err == nil {
+		b.tell(h, nil)
+	}
+	return err
 }
 
 // Serve begins to look after the sessions of the network. It first closes those that have ended while nobody looked:
@@ -255,6 +265,9 @@ func (b *Book) Serve(t allowance.Table, holdersOf func(session.Session) (device,
 	})
 	for _, s := range mine {
 		err = errors.Join(err, b.takeUp(s, b.holders(holdersOf(s))))
+	}
+	if b.shared != nil {
+		b.shared.mirror.Read(b.source)
 	}
 	return err
 }
@@ -307,4 +320,9 @@ func (b *Book) ownLimits(s session.Session) (ownTime int64, ownBytes uint64, err
 }
 
 // Leave ends Serve: the sessions go on as they are.
-func (b *Book) Leave() { b.sessions.Leave(b.network) }
+func (b *Book) Leave() {
+	if b.shared != nil {
+		b.shared.mirror.Read(nil)
+	}
+	b.sessions.Leave(b.network)
+}

@@ -105,9 +105,25 @@ func (g *gateway) openElsewhere(context.Context) (o opened, err error) {
 	g.store.Line(kind, g.table.OnLine)
 	g.store.Answer("release "+kind, g.roams.release)
 	stop := g.store.Follow(kind, g.roams)
-	o.run = g.roams.users.run
-	o.close = func() error { g.store.Answer("release "+kind, nil); stop(); return nil }
-	return o, nil
+	g.store.roams.Store(g.cfg.Name, g.roams)
+	return opened{run: g.roams.users.run, close: func() error {
+		g.store.roams.CompareAndDelete(g.cfg.Name, g.roams)
+		g.store.Answer("release "+kind, nil)
+		stop()
+		return nil
+	}}, nil
+}
+
+// sessionOf returns the session with an ID of another gateway, with a Began of this machine, and all bytes as received.
+func (r *roams) sessionOf(id string) (s session.Session, known bool) {
+	found, known := r.ByID(id)
+	if !known {
+		return s, false
+	}
+	shift, known := r.g.store.Shift(r.kind, found.Gateway)
+	s.Key, s.ID, s.Began = found.Key, found.ID, r.g.table.Wall(found.Began.Add(shift))
+	s.DownBytes = found.Bytes
+	return s, known
 }
 
 // takesOver reports whether devices with a session at another gateway come in without a login.

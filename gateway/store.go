@@ -14,8 +14,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/allowance"
 	"github.com/gateweigh/gateweigh/gateway/cluster"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
@@ -23,7 +25,10 @@ import (
 )
 
 // sharedStore is the store that a daemon shares with others. The zero value is none.
-type sharedStore struct{ *cluster.Store }
+type sharedStore struct {
+	*cluster.Store
+	roams sync.Map // network's name → *roams, of networks that are served
+}
 
 // part opens the store of a configuration, where it has one. sessions counts the clients that are logged in.
 func (s *sharedStore) part(cfg *config.Config, d Daemon, sessions func() int) part {
@@ -177,6 +182,15 @@ func (s *sharedStore) showIn(to *control.Status) {
 	to.Store = &control.Store{Name: s.Gateway, Up: state.Up, Why: state.Why, Since: state.Since, Waiting: state.Waiting,
 		BehindMS: int(state.Behind.Milliseconds()), Foreign: state.Foreign, Newer: state.Newer,
 		Refused: state.Refused}
+}
+
+// sessionOf returns the session of a voucher's use at another gateway, with the bytes that are known here.
+func (s *sharedStore) sessionOf(u allowance.Use) (found session.Session, known bool) {
+	of, served := s.roams.Load(u.Network)
+	if !served {
+		return found, false
+	}
+	return of.(*roams).sessionOf(u.Session)
 }
 
 // sessionKind returns the kind of a network's sessions in the store.

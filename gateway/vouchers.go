@@ -79,7 +79,7 @@ func openBook(folder string, store *sharedStore, log *slog.Logger) (*voucher.Boo
 		if store.Store == nil {
 			return voucher.Open(folder, log)
 		}
-		return voucher.OpenShared(folder, store.Store, nil, log)
+		return voucher.OpenShared(folder, store.Store, store.sessionOf, log)
 	}
 	book, err := open()
 	if !errors.Is(err, statefile.ErrDamaged) {

@@ -29,6 +29,7 @@ type Session struct {
 	ID      string    // Acct-Session-Id
 	User    string    //
 	Began   time.Time // on the other gateway's time line
+	Bytes   uint64    // of both directions, as its gateway wrote them last: every minute
 }
 
 // place is where a record is.
@@ -86,6 +87,7 @@ func (x *Index) put(set, key, owner string, s session.Session, fine bool) bool {
 	}
 	if old != nil && old.ID == s.ID && old.MAC == s.MAC && old.User == s.User && old.Gateway == owner &&
 		old.Began.Equal(s.Began) {
+		old.Bytes = s.UpBytes + s.DownBytes
 		return false
 	}
 	x.drop(at, old)
@@ -93,7 +95,7 @@ func (x *Index) put(set, key, owner string, s session.Session, fine bool) bool {
 		return false
 	}
 	e := &entry{Session: Session{Key: s.Key, Gateway: owner, Set: set, Record: key, ID: s.ID, User: s.User,
-		Began: s.Began}}
+		Began: s.Began, Bytes: s.UpBytes + s.DownBytes}}
 	folded := session.FoldUser(s.User)
 	e.sameUser = x.users[folded]
 	x.places[at], x.users[folded], x.ids[e.ID] = e, e, e

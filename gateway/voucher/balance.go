@@ -40,6 +40,7 @@ func (b *Book) balance(id ID) error {
 		r.Close(e)
 	}
 	o := b.batchOf(id)
+	b.noteSpread(id, r)
 	if len(r.Uses) == 0 || o == nil {
 		return away
 	}

@@ -36,6 +36,7 @@ type Book struct {
 	mu      sync.Mutex  // guards what follows
 	batches []*batch    // in the order of first
 	again   map[ID]bool // vouchers that other gateways have changed, to be looked at
+	spread  map[ID]bool // vouchers with open sessions here and at other gateways
 
 	changed chan struct{} // has an element when again has
 }
@@ -66,6 +67,7 @@ func Open(folder string, log *slog.Logger) (*Book, error) {
 // OpenStore reads the book in a store, which it closes with Close.
 func OpenStore(store Store, log *slog.Logger, c clock) (*Book, error) {
 	b := &Book{store: store, log: log, clock: c, sessions: allowance.New[ID](log), again: map[ID]bool{},
+		spread:  map[ID]bool{},
 		changed: make(chan struct{}, 1)}
 	b.common, _ = store.(*shared)
 	err := store.Batches(func(first ID, data []byte) error {

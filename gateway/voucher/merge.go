@@ -93,6 +93,31 @@ func (b *Book) gateway() string {
 // mine reports whether a session is this gateway's. One that has left the store has all.
 func (b *Book) mine(u allowance.Use) bool { return b.common == nil || u.Gateway == b.common.gateway }
 
+// noteSpread notes whether a voucher has open sessions here and at other gateways, whose use is looked at all the time.
+func (b *Book) noteSpread(id ID, r *record) {
+	here, there := 0, 0
+	for _, u := range r.Uses {
+		if b.mine(u) {
+			here++
+		} else {
+			there++
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if here > 0 && there > 0 {
+		b.spread[id] = true
+	} else {
+		delete(b.spread, id)
+	}
+}
+
+func (b *Book) isSpread(id ID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.spread[id]
+}
+
 // takeKept takes up the ends that are not in the store.
 func (b *Book) takeKept() error {
 	all, err := b.common.unsettled()

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/allowance"
 	"github.com/gateweigh/gateweigh/gateway/allowance/allowancetest"
 	"github.com/gateweigh/gateweigh/gateway/cluster"
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -32,6 +33,7 @@ type member struct {
 	name   string
 	table  *allowancetest.Table
 	store  *cluster.Store
+	other  *member // whose open sessions are known here; nil: nobody's
 	leave  func() // ends the gateway in order
 }
 
@@ -48,7 +50,7 @@ func (m *member) open() error {
 	m.store = cluster.Open(cluster.Options{Addresses: []string{m.server.Addr}, Prefix: "test:", Gateway: m.name,
 		Instance: m.name, Log: slog.New(slog.DiscardHandler), Sessions: func() int { return 0 }})
 	var err error
-	if m.Book, err = OpenShared(m.folder, m.store, nil, slog.New(slog.DiscardHandler)); err != nil {
+	if m.Book, err = OpenShared(m.folder, m.store, m.elsewhere, slog.New(slog.DiscardHandler)); err != nil {
 		return errors.Join(err, m.store.Close())
 	}
 	m.table.Ended = m.SessionEnded
@@ -65,6 +67,15 @@ func (m *member) open() error {
 	})
 	m.t.Cleanup(m.leave)
 	return nil
+}
+
+// elsewhere returns a session of the other gateway, as an index of the store's sessions does.
+func (m *member) elsewhere(u allowance.Use) (s session.Session, known bool) {
+	if m.other == nil {
+		return s, false
+	}
+	s, known = m.other.table.Get(u.Addr)
+	return s, known && s.ID == u.Session
 }
 
 // logIn logs a device in, as a gateway does.
@@ -350,6 +361,43 @@ func TestMadeAtOnce(t *testing.T) {
 	netnstest.Await(t, "both have all", func() error {
 		if got := one.list(); got != two.list() || strings.Count(got, "\n") != 5*(10+10+10) {
 			return fmt.Errorf("%s has\n%s, %s has\n%s", one.name, got, two.name, two.list())
+		}
+		return nil
+	})
+}
+
+// TestOpenElsewhereCounts: what a session at one gateway has used and goes on to use leaves a voucher's session at
+// another one less, and both end when the voucher's data is used up together.
+func TestOpenElsewhereCounts(t *testing.T) {
+	server := redistest.Start(t, redistest.Place{})
+	two := joinBook(t, server, "gw2", t.TempDir())
+	one := &member{t: t, folder: t.TempDir(), server: server, name: "gw1", table: &allowancetest.Table{}, other: two}
+	netnstest.Must(t, one.open())
+	made, err := one.Create("lobby", 1, Terms{Devices: 2, OnlineSeconds: 3600, Bytes: 1000})
+	netnstest.Must(t, err)
+	agreeOn("both have the voucher", "new", one, two)
+	netnstest.Must(t, two.logIn(made[0].Code, 2))
+	two.table.Age(20 * time.Minute)
+	two.table.Use(device(2).Addr, 300)
+	agreeOn("both know of its session", "in-use 1", one, two)
+	left := func(label string, time time.Duration, bytes uint64) {
+		t.Helper()
+		netnstest.Await(t, label, func() error {
+			s, _ := one.table.Get(device(1).Addr)
+			if has := s.Limits; (has.SessionTimeout-time).Abs() > 5e9 || has.TotalBytes != bytes {
+				return fmt.Errorf("%v and %d bytes, want %v and %d", has.SessionTimeout, has.TotalBytes, time, bytes)
+			}
+			return nil
+		})
+	}
+	netnstest.Await(t, "a session at the first gateway", func() error { return one.logIn(made[0].Code, 1) })
+	left("half of the time, and the data", 20*time.Minute, 700)
+	two.table.Use(device(2).Addr, 400)
+	left("less data", 20*time.Minute, 300)
+	two.table.Use(device(2).Addr, 300)
+	netnstest.Await(t, "the session ends with the data", func() error {
+		if s, there := one.table.Get(device(1).Addr); there {
+			return fmt.Errorf("it goes on with %+v", s.Limits)
 		}
 		return nil
 	})

@@ -275,8 +275,8 @@ func (b *Book) settle() (err error) {
 // notSettled is what the log says where settle fails.
 const notSettled = "vouchers: what sessions used is not on the disk yet"
 
-// lookEvery is how often vouchers are looked at whose devices use their data together, or whose date the wall clock may
-// have moved away from.
+// lookEvery is how often vouchers are looked at whose devices use their data together, or are at several gateways, or
+// whose date the wall clock may have moved away from.
 const lookEvery = time.Second
 
 // Run writes what sessions used that have ended, and ends sessions of vouchers that are used up by several devices
@@ -327,7 +327,7 @@ func (b *Book) ahead() time.Duration { return b.clock.wall().Round(0).Sub(b.cloc
 func (b *Book) look(moved bool) {
 	for id, n := range b.openOf(0, math.MaxUint64) {
 		o := b.batchOf(id)
-		if o == nil || !(n > 1 && o.Terms.Bytes > 0) && !(moved && !o.Terms.Until.IsZero()) {
+		if o == nil || !(n > 1 && o.Terms.Bytes > 0) && !b.isSpread(id) && !(moved && !o.Terms.Until.IsZero()) {
 			continue
 		}
 		if err := b.balance(id); err != nil && !errors.Is(err, session.ErrTryAgain) {

@@ -25,7 +25,7 @@ func joinStore(t *testing.T, server *redistest.Server, name string) *sharedStore
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended; s.Close() })
-	return &sharedStore{s}
+	return &sharedStore{Store: s}
 }
 
 // TestSharedKey: gateways have their own keys until the store is there, and then all that of one of them, also in their

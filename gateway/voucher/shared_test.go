@@ -34,7 +34,7 @@ type member struct {
 	table  *allowancetest.Table
 	store  *cluster.Store
 	other  *member // whose open sessions are known here; nil: nobody's
-	leave  func() // ends the gateway in order
+	leave  func()  // ends the gateway in order
 }
 
 // joinBook begins a gateway with a state folder.

@@ -185,7 +185,7 @@ var allowedImports = map[string][]string{
 	"lab/studies": {"lab/analysis", "lab/measure/capture", "lab/measure/cost", "lab/measure/rate",
 		"lab/measure/transfer", "lab/measure/transition", "lab/result", "lab/words"},
 	"lab/report": {"lab/analysis", "lab/measure", "lab/measure/capture", "lab/measure/cost", "lab/measure/logins",
-		"lab/measure/failover",
+		"lab/measure/failover", "lab/measure/roaming",
 		"lab/measure/rate", "lab/measure/throughput", "lab/measure/transfer", "lab/measure/transition", "lab/profile",
 		"lab/result", "lab/studies", "lab/report/chart", "lab/words"},
 	"lab/compare": {
@@ -207,7 +207,7 @@ var allowedImports = map[string][]string{
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
 	"lab/measure": {
 		"lab/experiment", "lab/runner", "lab/dut", "lab/topology", "lab/result", "lab/analysis", "lab/measure/..."},
-	"lab/measure/*": {"mlrsearch", "lab/agent", "lab/analysis", "lab/bench", "lab/burn", "lab/client", "lab/dut",
+	"lab/measure/*": {"mlrsearch", "lab/measure/failover", "lab/agent", "lab/analysis", "lab/bench", "lab/burn", "lab/client", "lab/dut",
 		"lab/backend", "lab/experiment", "lab/meter", "lab/profile", "lab/result", "lab/runner",
 		"lab/topology", "lab/traffic/...", "lab/tunnel", "lab/words"},
 	"lab/bench": {"lab/words", "lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut",

@@ -18,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/failover"
 	"github.com/gateweigh/gateweigh/lab/measure/rate"
+	"github.com/gateweigh/gateweigh/lab/measure/roaming"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/measure/transfer"
 )
@@ -200,7 +201,7 @@ func TestListFollowsThePrograms(t *testing.T) {
 	}
 	gatewayd := slices.ContainsFunc(with.Devices, func(d listedDevice) bool { return d.Name == "gateway-ebpf" && d.Here })
 	// They send as much as passes, or as little as the measure says.
-	unpaced := []string{throughput.Name, rate.Name, transfer.Name, failover.Name}
+	unpaced := []string{throughput.Name, rate.Name, transfer.Name, failover.Name, roaming.Name}
 	for _, e := range with.Experiments {
 		if !slices.Contains(unpaced, e.Measure) && len(e.OfferedMbps)+len(e.PerClient)+len(e.Kpps)+len(e.LoginRates) == 0 {
 			t.Errorf("no load: %+v", e)

@@ -84,17 +84,57 @@ func (a *Agent) SendPulses(ctx context.Context, server Server) error {
 	return err
 }
 
-// pulsePeer opens the sockets of a client.
-func pulsePeer(ctx context.Context, c *client.Client, server Server) (p pulse.Peer, err error) {
-	to := server.port(c.LocalIP(), pulsePort)
+// Appear has all clients lease an address, at a pace, and each sends pulses as soon as it has one, without a
+// connection. In the pulses it has its number plus add.
+func (a *Agent) Appear(ctx context.Context, server Server, pace client.Pace, add int) ([]client.Outcome, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return nil, err
+	}
+	sender, err := pulse.Send(context.WithoutCancel(ctx), nil)
+	if err != nil {
+		return nil, err
+	}
+	a.pulses.mu.Lock()
+	a.pulses.end()
+	a.pulses.sender = sender
+	a.pulses.mu.Unlock()
+	return pool.Appear(ctx, pace, func(ctx context.Context, c *client.Client) error {
+		fd, err := pulseSocket(ctx, c, server)
+		if err != nil {
+			return err
+		}
+		if err = sender.Join(pulse.Peer{Num: c.Num + add, FD: fd}); err != nil {
+			unix.Close(fd)
+		}
+		return err
+	}), nil
+}
+
+// SilencePulses ends the clients' pulses. They receive on, until EndPulses.
+func (a *Agent) SilencePulses(context.Context) {
+	a.pulses.mu.Lock()
+	defer a.pulses.mu.Unlock()
+	if a.pulses.sender != nil {
+		a.pulses.sender.Silence()
+	}
+}
+
+// pulseSocket opens a client's socket for pulses.
+func pulseSocket(ctx context.Context, c *client.Client, server Server) (fd int, err error) {
 	flow := bundle{Config: traffic.Config{UDP: true}, Server: server, Port: pulsePort, clients: []*client.Client{c}}
 	flow.Local = append(flow.Local, c.LocalIP())
-	fd, err := flow.dial(ctx, 0)
+	return flow.dial(ctx, 0)
+}
+
+// pulsePeer opens the sockets of a client.
+func pulsePeer(ctx context.Context, c *client.Client, server Server) (p pulse.Peer, err error) {
+	fd, err := pulseSocket(ctx, c, server)
 	if err != nil {
 		return p, err
 	}
 	var conn net.Conn
-	if conn, err = c.DialContext(ctx, "tcp", to.String()); err != nil {
+	if conn, err = c.DialContext(ctx, "tcp", server.port(c.LocalIP(), pulsePort).String()); err != nil {
 		unix.Close(fd)
 		return p, err
 	}

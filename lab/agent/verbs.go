@@ -269,6 +269,14 @@ func (c *Conn) MarkTraffic(ctx context.Context) error { return c.do(ctx, "MarkTr
 // StopTraffic ends the host's side of the load; without one it does nothing.
 func (c *Conn) StopTraffic(ctx context.Context) error { return c.do(ctx, "StopTraffic") }
 
+// Appear has all clients lease an address and send pulses, see Agent.Appear.
+func (c *Conn) Appear(ctx context.Context, server Server, pace client.Pace, add int) ([]client.Outcome, error) {
+	return ask[[]client.Outcome](ctx, c, "Appear", server, pace, add)
+}
+
+// SilencePulses ends the clients' pulses; they receive on.
+func (c *Conn) SilencePulses(ctx context.Context) error { return c.do(ctx, "SilencePulses") }
+
 // ServeEcho has the server answer round-trip probes; traffic's server does so too.
 func (c *Conn) ServeEcho(ctx context.Context, server Server) error {
 	return c.do(ctx, "ServeEcho", server)

@@ -80,6 +80,15 @@ func (s *Bench) Share(counts ...int) {
 	}
 }
 
+// Everywhere has each of the lab's client hosts hold all clients, with the same numbers and hardware addresses: a client
+// is then in several networks. It is called before CreateClients.
+func (s *Bench) Everywhere() {
+	s.Hosts = nil
+	for _, h := range s.Lab.Clients {
+		s.Hosts = append(s.Hosts, ClientHost{h, 1, s.Side.Clients})
+	}
+}
+
 // CreateClients makes the clients; they have no addresses yet.
 func (s *Bench) CreateClients(ctx context.Context) error {
 	return s.EachHost(func(i int, h ClientHost) error {

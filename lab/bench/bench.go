@@ -167,6 +167,7 @@ func DeviceEnv(lab *topology.Lab, h *backend.Host) dut.Env {
 		LAN6: lab.LAN6, Gateway6: lab.Gateway6, RouterWAN6: lab.RouterWAN6, ServerIP6: lab.ServerIP6,
 		Sessions6: lab.Sessions6,
 		ServerIP:  lab.ServerIP, ServiceIP: lab.ServiceIP, Store: lab.Store, Outer: lab.Outer, Scratch: agent.Scratch,
+		LAN2: lab.LAN2, Gateway2: lab.Gateway2, RouterWAN2: lab.RouterWAN2,
 	}
 	if h != nil {
 		env.Install, env.On = h.Install, name(h)

@@ -73,6 +73,22 @@ func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
 	})
 }
 
+// Appear leases an address for every client, and calls then once it has one.
+func (p *Pool) Appear(ctx context.Context, pace Pace, then func(context.Context, *Client) error) []Outcome {
+	done, err := p.host.hold()
+	defer done()
+	return p.inTurn(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
+		if err != nil {
+			return Tries{}, err
+		}
+		tries, err := c.net.lease(ctx)
+		if err == nil {
+			err = then(ctx, c)
+		}
+		return tries, err
+	})
+}
+
 // Status asks the portal for every client whether it is admitted. A client that is not has an Error in its outcome.
 func (p *Pool) Status(ctx context.Context, adm Admission, pace Pace) []Outcome {
 	return p.inTurn(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {

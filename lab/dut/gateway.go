@@ -27,6 +27,7 @@ type Gateway struct {
 	about    string // an experiment's description of it, for reports; empty: none
 	sessions int    // number of sessions, those of the lab's clients included; 0: only these
 	program  string // path of gatewayd on the router
+	shared   *sharedLines
 }
 
 var _ Counted = (*Gateway)(nil)
@@ -203,8 +204,8 @@ func (g *Gateway) Pool() string {
 	return fmt.Sprintf("%s-%s", g.Gateway.Next(), hostOf(g.LAN, firstSilent-1))
 }
 
-// Pair is nil: a gateway alone is none of two.
-func (g *Gateway) Pair() *pairLines { return nil }
+// Shared is what the gateway shares with others; nil: nothing.
+func (g *Gateway) Shared() *sharedLines { return g.shared }
 
 // Start starts FreeRADIUS on the server and gatewayd on the router, and returns
 // once the portal's port and the control socket answer.

@@ -43,13 +43,16 @@ var pairHosts = []string{firstGateway, secondGateway}
 
 func pairKey(host, name string) string { return host + "/" + name }
 
+// storeNeed is the server of a store.
+var storeNeed = Need{Program: "redis-server", Package: "redis-server", Why: "the store of both gateways", On: "server"}
+
 // Traits are gatewayd's, with the programs of a pair.
 func (p *GatewayPair) Traits() Traits {
 	t := p.Gateway.Traits()
 	t.Families, t.NoIPv6 = nil, "the lab's pair has IPv4 alone"
 	t.Needs = append(slices.Clone(t.Needs),
 		Need{Program: "keepalived", Package: "keepalived", Why: "which gateway has the addresses"},
-		Need{Program: "redis-server", Package: "redis-server", Why: "the store of both gateways", On: "server"})
+		storeNeed)
 	t.About = "two gatewayd, keepalived and Redis, data path " + p.Path + ", RADIUS accounts (CHAP)"
 	return t
 }
@@ -64,15 +67,19 @@ type pairHost struct {
 	ports map[string]string // of the topology, by what a single gateway calls them
 }
 
-// pairLines are the parts of gatewayd.toml that only a pair has.
-type pairLines struct{ Store, Name, WAN string }
+// sharedLines are the parts of gatewayd.toml that only gateways with a store have.
+type sharedLines struct {
+	Store, Name string
+	Roaming     string // what lets devices roam; empty: they do not
+	WAN         string // address that a pair shares towards the server; empty: it is none of a pair
+}
 
 // Port is an interface of this host.
 func (h pairHost) Port(name string) string { return h.ports[name] }
 
-// Pair overrides Gateway's.
-func (h pairHost) Pair() *pairLines {
-	return &pairLines{Store: netip.AddrPortFrom(h.Store, storePort).String(), Name: h.Name,
+// Shared overrides Gateway's.
+func (h pairHost) Shared() *sharedLines {
+	return &sharedLines{Store: netip.AddrPortFrom(h.Store, storePort).String(), Name: h.Name,
 		WAN: netip.PrefixFrom(h.RouterWAN, wanBits).String()}
 }
 
@@ -101,12 +108,9 @@ func (p *GatewayPair) Start(ctx context.Context, env Env) error {
 	if err := p.startRADIUS(ctx); err != nil {
 		return err
 	}
-	err := p.spawn(ctx, storeHost, storeName, "redis-server", "--port", fmt.Sprint(storePort), "--bind", "0.0.0.0",
-		"--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", env.Scratch)
-	if err != nil {
-		return err
-	}
-	if err := p.awaitStore(ctx); err != nil {
+	store := storeOf(env)
+	p.daemons[pairKey(storeHost, storeName)] = store
+	if err := startStore(ctx, env, store); err != nil {
 		return err
 	}
 	for i, host := range pairHosts {
@@ -124,13 +128,24 @@ func (p *GatewayPair) Start(ctx context.Context, env Env) error {
 
 // spawn starts a daemon of the pair.
 func (p *GatewayPair) spawn(ctx context.Context, host, name string, argv ...string) error {
-	d := daemon{host: p.Host(host), name: name, support: host == storeHost}
+	d := daemon{host: p.Host(host), name: name}
 	p.daemons[pairKey(host, name)] = d
 	return d.spawn(ctx, argv...)
 }
 
-func (p *GatewayPair) awaitStore(ctx context.Context) error {
-	return p.daemons[pairKey(storeHost, storeName)].await(ctx, listens("it does not listen", "t", storePort))
+// storeOf is the server of a store that gateways share.
+func storeOf(env Env) daemon {
+	return daemon{host: env.Host(storeHost), name: storeName, support: true}
+}
+
+// startStore starts it, and returns once it listens.
+func startStore(ctx context.Context, env Env, d daemon) error {
+	err := d.spawn(ctx, "redis-server", "--port", fmt.Sprint(storePort), "--bind", "0.0.0.0",
+		"--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", env.Scratch)
+	if err != nil {
+		return err
+	}
+	return d.await(ctx, listens("it does not listen", "t", storePort))
 }
 
 // installer is a host that makes programs of its machine reachable: see Env.Install.

@@ -22,11 +22,12 @@ import (
 // configuration files from templates, and ends and removes all of it.
 type portal struct {
 	Env
-	Dir       string // folder of the portal's files, on each host
-	Secret    string // new for each start: of the RADIUS server, or of the splash page
-	WebPort   int    // TCP port of the portal's pages on the router
-	NAS       string // network from which gateways ask the RADIUS server; empty: the router alone
-	Kept      bool   // the RADIUS server keeps what it is told of sessions: see Accounted
+	Dir       string  // folder of the portal's files, on each host
+	Secret    string  // new for each start: of the RADIUS server, or of the splash page
+	WebPort   int     // TCP port of the portal's pages on the router
+	NAS       string  // network from which gateways ask the RADIUS server; empty: the router alone
+	Kept      bool    // the RADIUS server keeps what it is told of sessions: see Accounted
+	radius    *portal // whose RADIUS server it uses; nil: its own
 	clients   int
 	Admission client.Admission
 	daemons   []daemon // spawned, in this order
@@ -130,6 +131,10 @@ var radiusNeeds = []Need{
 // once it listens on the port of RFC 2866. It neither reads nor changes the machine's own
 // configuration. It is not part of the device under test: its CPU does not count.
 func (p *portal) startRADIUS(ctx context.Context) error {
+	if p.radius != nil {
+		p.Secret, p.Admission.User, p.Admission.Password = p.radius.Secret, p.radius.Admission.User, p.radius.Admission.Password
+		return nil
+	}
 	server := p.Host("server")
 	p.Admission.User, p.Admission.Password = "gateweigh-test-%d", "not-a-secret" // %d is the client's number
 	err := shell(ctx, server, `mkdir -p "$1"`, p.Dir)

@@ -31,6 +31,11 @@ var builtin = map[string]func(clients int) DUT{
 
 	"gateway-pair": func(n int) DUT { return newGatewayPair(n) },
 
+	"gateway-roaming": func(n int) DUT { return newRoaming(n) },
+	"gateway-two":     func(n int) DUT { return newTwo(func() portalDUT { return NewGateway(experiment.Variant{}, n) }) },
+	"opennds-two":     func(n int) DUT { return newTwo(func() portalDUT { return NewOpenNDS(n) }) },
+	"coovachilli-two": func(n int) DUT { return newTwo(func() portalDUT { return NewCoovaChilli(n) }) },
+
 	"accel-ppp":       func(n int) DUT { return NewAccelPPP(n) },
 	"rp-pppoe-kernel": func(n int) DUT { return NewRPPPPoE(true, n) },
 	"rp-pppoe-user":   func(n int) DUT { return NewRPPPPoE(false, n) },

@@ -18,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/failover"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/measure/rate"
+	"github.com/gateweigh/gateweigh/lab/measure/roaming"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/measure/transfer"
 	"github.com/gateweigh/gateweigh/lab/measure/transition"
@@ -46,7 +47,7 @@ type Table []Measure
 // All are the measures that ship with the lab.
 func All() Table {
 	return Table{cost.Measure{}, logins.Measure{}, throughput.Measure{}, capture.Measure{}, rate.Measure{},
-		transfer.Measure{}, transition.Measure{}, failover.Measure{}}
+		transfer.Measure{}, transition.Measure{}, failover.Measure{}, roaming.Measure{}}
 }
 
 // Catalogue returns the names that experiments may use: these measures, and the devices and topologies that ship with

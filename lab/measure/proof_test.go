@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/capture"
 	"github.com/gateweigh/gateweigh/lab/measure/failover"
 	"github.com/gateweigh/gateweigh/lab/measure/rate"
+	"github.com/gateweigh/gateweigh/lab/measure/roaming"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/measure/transition"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -29,8 +30,10 @@ var proofExperiments = map[string]string{
 	"transfer": "clients = [1]\nfile_mb = 1\ntransfers = 1\nlink_mbps = 100\n",
 }
 
-// testedByMeasure are the measures whose own tests run a device with a failing proof.
-var testedByMeasure = []string{capture.Name, failover.Name, rate.Name, throughput.Name, transition.Name}
+// testedByMeasure are the measures whose own tests run a device with a failing proof. None of the devices that go with
+// roaming has a proof.
+var testedByMeasure = []string{
+	capture.Name, failover.Name, rate.Name, roaming.Name, throughput.Name, transition.Name}
 
 // TestEveryMeasureAsksForTheProof: every measure asks for the device's proof. If the proof fails, all trials are
 // rejected, and the reason is what the proof printed.

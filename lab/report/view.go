@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/failover"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	rates "github.com/gateweigh/gateweigh/lab/measure/rate"
+	"github.com/gateweigh/gateweigh/lab/measure/roaming"
 	"github.com/gateweigh/gateweigh/lab/measure/throughput"
 	"github.com/gateweigh/gateweigh/lab/measure/transfer"
 	"github.com/gateweigh/gateweigh/lab/measure/transition"
@@ -34,6 +35,7 @@ var views = map[string]view{
 	transfer.Name:   transferView,
 	transition.Name: transitionView,
 	failover.Name:   failoverView,
+	roaming.Name:    roamingView,
 }
 
 // measureOf is view.mode for measures with one mode only: it returns the measure's name.

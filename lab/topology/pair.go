@@ -35,22 +35,28 @@ func Pair(p Spec) Topology {
 	if p.Closed[0].IsValid() {
 		return t // a router that is no host of the lab's has no second one
 	}
+	wan := &t.Links[len(t.Links)-1].A
+	wan.Addrs = append(wan.Addrs, firstOwn)
+	p.addSecond(&t, "standby", p.port("switch", "y0", false))
+	return t
+}
+
+// addSecond adds a second gateway with a name, between clients and the server, and a host for a store. lan are its
+// addresses towards the clients.
+func (p Spec) addSecond(t *Topology, name string, clients Port, lan ...netip.Prefix) {
 	last := len(t.Links) - 1
 	wan, server := t.Links[last].A, t.Links[last].B
-	wan.Addrs = append(wan.Addrs, firstOwn)
 	t.Nodes = append(t.Nodes,
-		Node{Name: "standby", Metered: true, Sysctls: with(p.routerSysctls(), queuesFor(p.Clients)),
+		Node{Name: name, Metered: true, Sysctls: with(p.routerSysctls(), queuesFor(p.Clients)),
 			Routes: t.Nodes[0].Routes},
 		Node{Name: "uplink", Sysctls: client.Sysctls, Switch: true},
 		Node{Name: "store", Sysctls: client.Sysctls})
-	lan2 := p.port("standby", "t0", p.Aggregate && !p.NoAggregation)
-	wan2 := p.port("standby", "t1", p.Aggregate,
-		p.family([]netip.Prefix{secondOwn}, secondOwn6)...)
+	lan2 := p.port(name, "t0", p.Aggregate && !p.NoAggregation, lan...)
+	wan2 := p.port(name, "t1", p.Aggregate, p.family([]netip.Prefix{secondOwn}, secondOwn6)...)
 	lan2.Name, wan2.Name = PortLAN2, PortWAN2
 	on := func(name string) Port { return p.port("uplink", name, false) }
 	t.Links = append(t.Links[:last],
-		Link{A: wan, B: on("w0")}, Link{A: lan2, B: p.port("switch", "y0", false)}, Link{A: wan2, B: on("w1")},
+		Link{A: wan, B: on("w0")}, Link{A: lan2, B: clients}, Link{A: wan2, B: on("w1")},
 		Link{A: on("w2"), B: p.port("store", "d0", true, storeAddr)}, Link{A: on("w3"), B: server})
 	t.Store = storeAddr.Addr()
-	return t
 }

@@ -37,7 +37,8 @@ var Topologies = map[string]func(Spec) Topology{
 	"portal": Portal, // clients – router with the device – server, study 1's network
 	"tunnel": Tunnel, // clients – gateway – gateway – server, the device on both gateways, study 4's platform
 
-	"pair": Pair, // clients – two gateways on one LAN – server, and a host for a store
+	"pair":    Pair,    // clients – two gateways on one LAN – server, and a host for a store
+	"roaming": Roaming, // clients – gateway, twice – server, and a host for a store
 
 	"gateway-capture": GatewayCapture, // generator – router that captures – sink
 	"tap":             Tap,            // generator – splitter – hosts that capture

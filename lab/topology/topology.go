@@ -49,6 +49,10 @@ type Addressing struct {
 	ServerIP  netip.Addr   // where traffic goes
 	ServiceIP netip.Addr   // a second address of the server: RADIUS and portal pages
 	Store     netip.Addr   // of the host for a store that gateways share; invalid: there is none
+	// LAN2, Gateway2 and RouterWAN2 are LAN, Gateway and RouterWAN of a second gateway with a LAN of its own; invalid:
+	// there is none.
+	LAN2                 netip.Prefix
+	Gateway2, RouterWAN2 netip.Addr
 	// Outer are the addresses of two gateways on the link between them, the clients' gateway first. They are invalid in a
 	// topology with one router.
 	Outer [2]netip.Addr

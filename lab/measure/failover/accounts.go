@@ -1,7 +1,12 @@
 package failover
 
 import (
+	"context"
+	"time"
+
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/bench"
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 )
 
@@ -22,8 +27,8 @@ type Accounts struct {
 // Lost is how many records the server was not told.
 func (a Accounts) Lost() int { return a.NoStart + a.NoStop }
 
-// accountsOf compares records with logins. sending reports whether a user is one of those whose packets passed counts.
-func accountsOf(records []dut.Accounting, logins int, passed int64, sending func(user string) bool) Accounts {
+// AccountsOf compares records with logins. sending reports whether a user is one of those whose packets passed counts.
+func AccountsOf(records []dut.Accounting, logins int, passed int64, sending func(user string) bool) Accounts {
 	type session struct{ starts, stops, octets int64 }
 	sessions := map[string]*session{}
 	a := Accounts{Logins: logins, Passed: passed}
@@ -62,6 +67,35 @@ func accountsOf(records []dut.Accounting, logins int, passed int64, sending func
 	// A gateway that forgot its sessions has several of one login.
 	a.NoStart = max(0, logins-started, a.Sessions-started)
 	return a
+}
+
+// toldWithin is how long the RADIUS server may wait for the last records after all clients have logged out. Devices
+// send a record again after some seconds.
+const toldWithin = 20 * time.Second
+
+// LogOut has all clients of a host log out. Those who are not admitted any more cannot: what is missing then shows in
+// the records.
+func LogOut(ctx context.Context, h bench.ClientHost, adm client.Admission) {
+	ctx, cancel := context.WithTimeout(ctx, toldWithin)
+	defer cancel()
+	_ = h.Logout(ctx, adm)
+}
+
+// AwaitAccounts returns what of makes of the server's records, once nothing is lost, or after toldWithin. It returns
+// nil for a device without a server.
+func AwaitAccounts(ctx context.Context, told dut.Accounted, of func([]dut.Accounting) Accounts) (*Accounts, error) {
+	for deadline := time.Now().Add(toldWithin); ; {
+		records, err := told.Accounts(ctx)
+		if err != nil || records == nil {
+			return nil, err
+		}
+		if a := of(records); a.Lost() == 0 || time.Now().After(deadline) {
+			return &a, nil
+		}
+		if err := bench.Sleep(ctx, 200*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // accountedPct is the share of the bytes that passed of which the server was told, %.

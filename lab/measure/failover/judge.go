@@ -13,10 +13,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// toldWithin is how long the RADIUS server may wait for the last records after all clients have logged out. Devices
-// send a record again after some seconds.
-const toldWithin = 20 * time.Second
-
 // account has all clients log out, and compares what the RADIUS server was told.
 func (b *openBlock) account(ctx context.Context, t *Trial, w watching) error {
 	told, ok := b.Bench.DUT.(dut.Accounted)
@@ -29,31 +25,17 @@ func (b *openBlock) account(ctx context.Context, t *Trial, w watching) error {
 	}
 	b.Status("%s: fault %s: clients log out", b.Name(b.Block), b.fault)
 	for _, h := range b.Hosts {
-		// Those who are not admitted any more cannot log out. What is missing then shows in the records.
-		limited, cancel := context.WithTimeout(ctx, toldWithin)
-		_ = h.Logout(limited, b.Traits.Admission)
-		cancel()
+		LogOut(ctx, h, b.Traits.Admission)
 	}
 	sending := func(user string) bool {
 		return slices.ContainsFunc(w.clients.Clients.Clients, func(c pulse.Got) bool {
 			return user == strings.ReplaceAll(b.Traits.Admission.User, "%d", fmt.Sprint(c.Num))
 		})
 	}
-	var a Accounts
-	for deadline := time.Now().Add(toldWithin); ; {
-		if records, err = told.Accounts(ctx); err != nil {
-			return err
-		}
-		a = accountsOf(records, t.Clients+t.Logins.Admitted, passed(w.clients, w.server), sending)
-		if a.Lost() == 0 || time.Now().After(deadline) {
-			break
-		}
-		if err := bench.Sleep(ctx, 200*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	t.Accounts = &a
-	return nil
+	t.Accounts, err = AwaitAccounts(ctx, told, func(records []dut.Accounting) Accounts {
+		return AccountsOf(records, t.Clients+t.Logins.Admitted, passed(w.clients, w.server), sending)
+	})
+	return err
 }
 
 // maxLate is how late a pulse may leave.

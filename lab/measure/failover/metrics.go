@@ -21,7 +21,7 @@ const (
 )
 
 // Metrics lists the metrics of a cell. Each is computed from one fault, and a cell shows their mean.
-var Metrics = perWindow(
+var Metrics = append(PerWindow(
 	analysis.Metric{Name: OutageMs, Short: "outage", Unit: "ms",
 		Text: "longest time without packets of a client, the median client", Better: analysis.Less, Range: analysis.Amounts,
 		Value: analysis.Field("outage_p50")},
@@ -32,10 +32,10 @@ var Metrics = perWindow(
 		Better: analysis.Less, Range: analysis.Amounts, Value: analysis.Field("silent_max")},
 	analysis.Metric{Name: AgainPct, Short: "log in again", Unit: "%",
 		Text: "admitted clients without packets until the end: they must log in again", Better: analysis.Less,
-		Range: analysis.Percents, Value: sharePct("not_back", "clients")},
+		Range: analysis.Percents, Value: SharePct("not_back", "clients")},
 	analysis.Metric{Name: TCPLostPct, Short: "TCP lost", Unit: "%",
 		Text: "TCP connections that were reset, ended, or had no answers at the end", Better: analysis.Less,
-		Range: analysis.Percents, Value: sharePct("tcp_lost", "tcp_asked")},
+		Range: analysis.Percents, Value: SharePct("tcp_lost", "tcp_asked")},
 	analysis.Metric{Name: LoginsLost, Short: "failed logins", Unit: "logins",
 		Text: "people who came and were not in within 5 s", Better: analysis.Less, Range: analysis.Amounts,
 		Value: analysis.Field("logins.failed")},
@@ -45,7 +45,10 @@ var Metrics = perWindow(
 				return work
 			}
 			return math.NaN()
-		}},
+		}}), AccountMetrics...)
+
+// AccountMetrics are those of records with Accounts.
+var AccountMetrics = PerWindow(
 	analysis.Metric{Name: AcctLost, Short: "not told", Unit: "records",
 		Text: "Starts and Stops that the RADIUS server was not told", Better: analysis.Less, Range: analysis.Amounts,
 		Value: sum("accounts.no_start", "accounts.no_stop")},
@@ -56,8 +59,8 @@ var Metrics = perWindow(
 		Text: "bytes of which it was told, of those that passed as IP packets", Range: analysis.Amounts, Value: accountedPct},
 )
 
-// perWindow sets Per of all metrics to analysis.PerWindow.
-func perWindow(list ...analysis.Metric) []analysis.Metric {
+// PerWindow sets Per of all metrics to analysis.PerWindow.
+func PerWindow(list ...analysis.Metric) []analysis.Metric {
 	for i := range list {
 		list[i].Per = analysis.PerWindow
 	}
@@ -72,8 +75,8 @@ func known(r analysis.MetricInput, name string) float64 {
 	return math.NaN()
 }
 
-// sharePct returns a function that divides two counts, %.
-func sharePct(part, all string) func(analysis.MetricInput) float64 {
+// SharePct returns a function that divides two counts, %.
+func SharePct(part, all string) func(analysis.MetricInput) float64 {
 	return func(r analysis.MetricInput) float64 { return 100 * analysis.Over(r.Get(part), r.Get(all)) }
 }
 

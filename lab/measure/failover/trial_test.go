@@ -66,12 +66,12 @@ func TestAccounts(t *testing.T) {
 		"two sessions of one login": {[]dut.Accounting{record(start, "1", 0), record(stop, "1", 7), record(start, "2", 0),
 			record(stop, "2", 5)}, 1, Accounts{Logins: 1, Sessions: 2, Octets: 12}},
 	} {
-		got := accountsOf(c.records, c.logins, 0, all)
+		got := AccountsOf(c.records, c.logins, 0, all)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	others := accountsOf([]dut.Accounting{record(stop, "1", 7)}, 0, 3, func(string) bool { return false })
+	others := AccountsOf([]dut.Accounting{record(stop, "1", 7)}, 0, 3, func(string) bool { return false })
 	if others.Octets != 0 || others.Passed != 3 {
 		t.Errorf("octets of other clients count: %+v", others)
 	}

@@ -23,31 +23,37 @@ type Peer struct {
 // Sender is the clients' end of the pulses.
 type Sender struct {
 	*socket.Thread
-	peers []Peer
-	flows []*flow // of the connections; nil where there is none
 
-	mu   sync.Mutex // guards what follows
-	down []Track
-	seq  uint32
-	late int64
+	mu     sync.Mutex // guards what follows
+	peers  []*sending
+	seq    uint32
+	late   int64
+	silent bool
+}
+
+// sending is a client that sends pulses.
+type sending struct {
+	Peer
+	flow  *flow // of its connection; nil: it has none
+	began int64 // when its first pulse was sent, ns; 0: it was not yet
+	down  Track
 }
 
 // Send sends pulses of clients until Close or the end of ctx.
 func Send(ctx context.Context, peers []Peer) (s *Sender, err error) {
-	s = &Sender{peers: peers, down: make([]Track, len(peers)), flows: make([]*flow, len(peers))}
+	s = &Sender{}
+	for _, p := range peers {
+		s.peers = append(s.peers, &sending{Peer: p})
+	}
 	if s.Thread, err = socket.NewThread(); err != nil {
 		s.closePeers()
 		return nil, fmt.Errorf("sending pulses: %w", err)
 	}
-	for i, p := range peers {
-		_ = unix.SetsockoptInt(p.FD, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer/64)
-		if err := s.Add(p.FD, int32(i+1), unix.EPOLLIN); err != nil {
+	for i, p := range s.peers {
+		if err := s.watch(p, i); err != nil {
 			s.closePeers()
 			s.Close()
 			return nil, err
-		}
-		if p.TCP != nil {
-			s.flows[i] = newFlow(p.TCP, p.Num)
 		}
 	}
 	s.Start(ctx, "gw-pulse", func() {
@@ -57,7 +63,40 @@ func Send(ctx context.Context, peers []Peer) (s *Sender, err error) {
 	return s, nil
 }
 
+// watch has the thread take what arrives for client i.
+func (s *Sender) watch(p *sending, i int) error {
+	_ = unix.SetsockoptInt(p.FD, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer/64)
+	if err := s.Add(p.FD, int32(i+1), unix.EPOLLIN); err != nil {
+		return err
+	}
+	if p.TCP != nil {
+		p.flow = newFlow(p.TCP, p.Num)
+	}
+	return nil
+}
+
+// Join has another client send pulses. On error its sockets are still the caller's.
+func (s *Sender) Join(p Peer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	joined := &sending{Peer: p}
+	if err := s.watch(joined, len(s.peers)); err != nil {
+		return err
+	}
+	s.peers = append(s.peers, joined)
+	return nil
+}
+
+// Silence ends the pulses of all clients. They receive on.
+func (s *Sender) Silence() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = true
+}
+
 func (s *Sender) closePeers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, p := range s.peers {
 		unix.Close(p.FD)
 		if p.TCP != nil {
@@ -71,8 +110,14 @@ func (s *Sender) send(late int64) {
 	var buf [size]byte
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.silent {
+		return
+	}
 	s.late = max(s.late, late)
 	for _, p := range s.peers {
+		if p.began == 0 {
+			p.began = Now()
+		}
 		put(buf[:], p.Num, s.seq)
 		_, _ = socket.SendSome(p.FD, buf[:])
 	}
@@ -81,20 +126,20 @@ func (s *Sender) send(late int64) {
 
 // receive takes the pulses that wait for client id-1.
 func (s *Sender) receive(id int32) {
-	i := int(id) - 1
 	buf := make([]byte, size+1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p := s.peers[id-1]
 	for {
-		n, err := unix.Read(s.peers[i].FD, buf)
+		n, err := unix.Read(p.FD, buf)
 		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) {
 			continue // an ICMP message: the error is read once
 		}
 		if err != nil {
 			return
 		}
-		if num, seq, ok := read(buf[:n]); ok && num == s.peers[i].Num {
-			s.down[i].arrived(seq, Now())
+		if num, seq, ok := read(buf[:n]); ok && num == p.Num {
+			p.down.arrived(seq, Now())
 		}
 	}
 }
@@ -105,16 +150,19 @@ func (s *Sender) Mark() {
 	defer s.mu.Unlock()
 	now := Now()
 	s.late = 0
-	for i := range s.down {
-		s.down[i].mark(now)
+	for _, p := range s.peers {
+		p.down.mark(now)
 	}
 }
 
 // Got is what one client has of the server.
 type Got struct {
-	Num  int    `json:"num"` // the client's number
-	Down Track  `json:"down"`
-	TCP  string `json:"tcp"` // why its connection is lost; empty: it is not
+	Num  int   `json:"num"` // the client's number
+	Down Track `json:"down"`
+	// BeganNs is when the client's first pulse was sent, by the same clock as Track.LastNs; 0: it was not yet.
+	BeganNs int64 `json:"began_ns"`
+
+	TCP string `json:"tcp"` // why its connection is lost; empty: it is not
 }
 
 // Result is what all clients of a host have of the server.
@@ -129,10 +177,10 @@ func (s *Sender) Read() Result {
 	defer s.mu.Unlock()
 	now := Now()
 	r := Result{LateNs: s.late}
-	for i, p := range s.peers {
-		g := Got{Num: p.Num, Down: s.down[i].ended(now)}
-		if f := s.flows[i]; f != nil {
-			g.TCP = f.lost(now)
+	for _, p := range s.peers {
+		g := Got{Num: p.Num, Down: p.down.ended(now), BeganNs: p.began}
+		if p.flow != nil {
+			g.TCP = p.flow.lost(now)
 		}
 		r.Clients = append(r.Clients, g)
 	}

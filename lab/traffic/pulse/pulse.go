@@ -46,7 +46,8 @@ type Track struct {
 	OutageNs  int64 `json:"outage_ns"`
 	SilenceNs int64 `json:"silence_ns"`
 	// LastNs is when the latest pulse arrived, by the monotonic clock of the machine (CLOCK_MONOTONIC); 0: none did.
-	LastNs int64 `json:"last_ns"`
+	LastNs  int64 `json:"last_ns"`
+	FirstNs int64 `json:"first_ns"` // when the first one arrived, by the same clock; 0: none did
 	// Back is false when the pulses were still missing at the end: the outage is longer than what is known.
 	Back bool `json:"back"`
 	next uint32
@@ -55,7 +56,9 @@ type Track struct {
 
 // arrived takes note of a pulse. One that is older than the latest is none that was missing at the end of a run.
 func (t *Track) arrived(seq uint32, now int64) {
-	t.Received++
+	if t.Received++; t.Received == 1 {
+		t.FirstNs = now
+	}
 	if seq < t.next {
 		return
 	}

@@ -157,12 +157,12 @@ func percentOf(n analysis.Number) string { return significant(n*100, 2) }
 
 // micros formats microseconds, or milliseconds or seconds from one on.
 func micros(n analysis.Number) string {
-	switch {
+	switch size := math.Abs(float64(n)); {
 	case !n.Known():
 		return absentFigure
-	case n >= 1e6:
+	case size >= 1e6:
 		return digits3(n/1e6) + " s"
-	case n >= 1e3:
+	case size >= 1e3:
 		return digits3(n/1e3) + " ms"
 	}
 	return digits3(n) + " µs"

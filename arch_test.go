@@ -207,8 +207,8 @@ var allowedImports = map[string][]string{
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
 	"lab/measure": {
 		"lab/experiment", "lab/runner", "lab/dut", "lab/topology", "lab/result", "lab/analysis", "lab/measure/..."},
-	"lab/measure/*": {"mlrsearch", "lab/measure/failover", "lab/agent", "lab/analysis", "lab/bench", "lab/burn", "lab/client", "lab/dut",
-		"lab/backend", "lab/experiment", "lab/meter", "lab/profile", "lab/result", "lab/runner",
+	"lab/measure/*": {"mlrsearch", "lab/measure/failover", "lab/agent", "lab/analysis", "lab/bench", "lab/burn",
+		"lab/client", "lab/dut", "lab/backend", "lab/experiment", "lab/meter", "lab/profile", "lab/result", "lab/runner",
 		"lab/topology", "lab/traffic/...", "lab/tunnel", "lab/words"},
 	"lab/bench": {"lab/words", "lab/experiment", "lab/agent", "lab/burn", "lab/client", "lab/dut",
 		"lab/backend", "lab/meter", "lab/result", "lab/topology", "lab/traffic", "lab/traffic/frames",

@@ -103,8 +103,8 @@ func TestTwoFormats(t *testing.T) {
 }
 
 // storeOf is a gateway's store at a server.
-func storeOf(server *redistest.Server, gateway string) sharedStore {
-	return sharedStore{Store: cluster.Open(cluster.Options{Addresses: []string{server.Addr}, Prefix: "test:",
+func storeOf(server *redistest.Server, gateway string) *sharedStore {
+	return &sharedStore{Store: cluster.Open(cluster.Options{Addresses: []string{server.Addr}, Prefix: "test:",
 		Gateway: gateway, Instance: "one", Format: session.FormatVersion, Newer: newerRecord,
 		Log: slog.New(slog.DiscardHandler), Sessions: func() int { return 0 }})}
 }
@@ -122,7 +122,7 @@ func putRecord(t *testing.T, server *redistest.Server, gateway, key, content str
 }
 
 // contents returns the records of sessions of a gateway's set, by key.
-func contents(t *testing.T, s sharedStore, gateway string) map[string]string {
+func contents(t *testing.T, s *sharedStore, gateway string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	netnstest.Must(t, s.Each(t.Context(), "sessions", gateway, func(key string, r cluster.Record) error {
@@ -141,7 +141,7 @@ func text(t *testing.T, digits string) string {
 }
 
 // runUntilEnd runs a store until the test ends.
-func runUntilEnd(t *testing.T, s sharedStore) {
+func runUntilEnd(t *testing.T, s *sharedStore) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); s.Run(ctx) }()

@@ -47,9 +47,9 @@ func (s *Store) Shift(kind, gateway string) (shift time.Duration, known bool) {
 // clockStep is by how much a gateway's clock must have moved against the store's before it says so.
 const clockStep = 20 * time.Millisecond
 
-// Moment returns when in the store's time a time in a gateway's records of a kind is, by what that gateway, which may be
-// this one, has said of its clock. All gateways have the same answer, but for the two seconds in which they hear that
-// a clock has moved. It is not known of a gateway that has not said it yet, and never of a pair's site.
+// Moment returns when in the store's time a time in a gateway's records of a kind is, by what that gateway, which may
+// be this one, has said of its clock. All gateways have the same answer, but for the two seconds in which they hear
+// that a clock has moved. It is not known of a gateway that has not said it yet, and never of a pair's site.
 func (s *Store) Moment(kind, gateway string, onLine time.Time) (at time.Time, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

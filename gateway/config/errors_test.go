@@ -412,9 +412,7 @@ var contradictions = []problem{
 			`x.toml:6: flowlog.keep: has no effect: flowlog.enabled is not true`,
 			`x.toml:7: flowlog.most: has no effect: flowlog.enabled is not true`}},
 	{"empty lists", minimal + "nat.source = []\npppoe.methods = []\n",
-		[]string{
-			`x.toml:6: nat.source: is empty: …`,
-			`x.toml:7: pppoe.methods: is empty: …`}},
+		[]string{`x.toml:6: nat.source: is empty: …`, `x.toml:7: pppoe.methods: is empty: …`}},
 	{"more lines that wait than there are", strings.Replace(minimal, "click-through", "users", 1) +
 		"users.file = \"u\"\n[pppoe]\nenabled = true\npools = [\"10.1.2.0-10.1.3.255\"]\nsessions = 100\nsessions_waiting " +
 		"= 101\n[dhcp]\npools = [\"10.1.1.0-10.1.1.255\"]\n",

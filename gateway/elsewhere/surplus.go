@@ -28,8 +28,8 @@ type Ending struct {
 	Cause session.Cause
 }
 
-// Surplus returns which of this gateway's sessions must end, among all of a user, because the user may not have as many.
-// Gateways that know the same sessions end no more than are too many.
+// Surplus returns which of this gateway's sessions must end, among all of a user, because the user may not have as
+// many. Gateways that know the same sessions end no more than are too many.
 func Surplus(all []Claim) (ends []Ending) {
 	list, followed := firstToEnd(all)
 	for i, c := range list {

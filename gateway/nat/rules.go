@@ -89,16 +89,7 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 		c.keepQuiet(w)
 	}
 	if len(c.Forwards) > 0 {
-		w.AddChain(w.table, "prerouting",
-			&nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityDestinations})
-		for _, f := range c.Forwards {
-			for _, ours := range c.oursFor(f) {
-				w.rule("prerouting", nftables.CameBy(c.WAN), c.forwarded(f), ours, f.target())
-				if c.Hairpin {
-					w.rule("prerouting", c.fromClients(), c.forwarded(f), ours, f.target())
-				}
-			}
-		}
+		c.forward(w)
 	}
 	w.AddChain(w.table, "postrouting",
 		&nftables.Hook{Type: "nat", Number: unix.NF_INET_POST_ROUTING, Priority: prioritySources})
@@ -122,6 +113,20 @@ func (c Config) ruleset(b *nftables.Batch) contents {
 		&nftables.Hook{Type: "filter", Number: unix.NF_INET_POST_ROUTING, Priority: priorityLeaving})
 	w.rule("leaving", outward, outside(c.Exceptions, nftables.DestinationAt), drop)
 	return w.maps
+}
+
+// forward adds the rules of what is forwarded to clients.
+func (c Config) forward(w *writer) {
+	w.AddChain(w.table, "prerouting",
+		&nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityDestinations})
+	for _, f := range c.Forwards {
+		for _, ours := range c.oursFor(f) {
+			w.rule("prerouting", nftables.CameBy(c.WAN), c.forwarded(f), ours, f.target())
+			if c.Hairpin {
+				w.rule("prerouting", c.fromClients(), c.forwarded(f), ours, f.target())
+			}
+		}
+	}
 }
 
 // hairpin adds the rules for clients that reach another client by a forward. The other client then sees, in place of

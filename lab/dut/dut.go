@@ -176,7 +176,7 @@ type Env struct {
 	ServiceIP netip.Addr
 	// Store is the address of the host "store"; invalid in a topology without one.
 	Store netip.Addr
-	// LAN2, Gateway2 and RouterWAN2 are of a second gateway with a LAN of its own, see Second; invalid where there is none.
+	// LAN2, Gateway2 and RouterWAN2 are of a second gateway with a LAN of its own, see Second; invalid where none is.
 	LAN2                 netip.Prefix
 	Gateway2, RouterWAN2 netip.Addr
 	// Outer are the addresses of two gateways on the link between them, first that of the clients' gateway: invalid

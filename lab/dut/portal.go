@@ -132,7 +132,8 @@ var radiusNeeds = []Need{
 // configuration. It is not part of the device under test: its CPU does not count.
 func (p *portal) startRADIUS(ctx context.Context) error {
 	if p.radius != nil {
-		p.Secret, p.Admission.User, p.Admission.Password = p.radius.Secret, p.radius.Admission.User, p.radius.Admission.Password
+		p.Secret = p.radius.Secret
+		p.Admission.User, p.Admission.Password = p.radius.Admission.User, p.radius.Admission.Password
 		return nil
 	}
 	server := p.Host("server")

@@ -91,7 +91,7 @@ func TestMeasureOfItsOwnIsPlanned(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		strings.Replace(idleFile, `"idle"`, `"idel"`,
-			1): ` or "transition" or "failover" or "idle", not "idel"; did you mean "idle"?`,
+			1): ` or "transition" or "failover" or "roaming" or "idle", not "idel"; did you mean "idle"?`,
 		strings.Replace(
 			idleFile, "[100, 300]", "[1]", 1): `idle.toml:4: idle_ms: each value must be milliseconds from 100 to 10000`,
 		strings.Replace(idleFile, "measure = \"idle\"\n", "", 1): `idle.toml:3: idle_ms: needs measure = "idle"`,

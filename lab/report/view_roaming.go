@@ -23,7 +23,8 @@ var roamingView = view{
 		data.ModeNote = "Each move has a lab of its own, and no other lab stands beside it."
 		data.Results = build("What users notice: means over moves, their intervals in brackets", s, s.Cells,
 			device(roaming.AgainPct, "Log in again", "*"), device(roaming.AdmitMs, "Let in", "* after, median client"),
-			device(roaming.AdmitMaxMs, "Worst", "*"), device(roaming.BlockedMs, "Blocked at the former", "* after, median client"),
+			device(roaming.AdmitMaxMs, "Worst", "*"),
+			device(roaming.BlockedMs, "Blocked at the former", "* after, median client"),
 			device(roaming.BlockedMaxMs, "Worst", "*"), device(roaming.OpenPct, "Still open", "*"),
 			pairsColumn("Moves"), rejectedColumn("Rejected"))
 		data.Further = tables(s, []cellTable{{"What the RADIUS server was told" + intervals, failover.AcctPct, []cellColumn{
@@ -35,8 +36,9 @@ var roamingView = view{
 	},
 }
 
-const roamingReading = "those who log in again got no packet at the new gateway until the end; a client is let in when, " +
-	"after its first packet with its new address, one of the server's comes back; it is blocked at the former gateway " +
+const roamingReading = "those who log in again got no packet at the new gateway until the end; a client is let " +
+	"in when, after its first packet with its new address, one of the server's comes back; it is blocked at the " +
+	"former gateway " +
 	"so long after that as the last packet passes there: less than nothing when that was before; not told are Starts " +
 	"and Stops that the RADIUS server was not told of the sessions at both gateways, and accounted the bytes of which " +
 	"it was told, of those that passed both as IP packets."

@@ -1,7 +1,8 @@
 // Package roaming measures what users notice when they go from one gateway to another. Clients log in at the first one
-// and send a packet every 10 ms, to which the server answers. Then they appear in the LAN of the second one with the same
-// hardware addresses, lease an address there, and send on; at the first one they send nothing any more, but show until
-// when packets pass. A client that sent at both would be one that goes back and forth. Each move has a lab of its own.
+// and send a packet every 10 ms, to which the server answers. Then they appear in the LAN of the second one with the
+// same hardware addresses, lease an address there, and send on; at the first one they send nothing any more, but show
+// until when packets pass. A client that sent at both would be one that goes back and forth. Each move has a lab of its
+// own.
 package roaming
 
 import (

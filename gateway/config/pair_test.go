@@ -10,8 +10,8 @@ var wrongPairs = []problem{
 	{"a pair that cannot be", minimal + "[store]\nkind = \"redis\"\naddresses = [\"192.0.2.20:6379\"]\n" +
 		"name = \"campus\"\nroaming = \"mac\"\n[pair]\nsite = \"campus\"\nlease_time = \"4s\"\n" +
 		"[datapath]\nkind = \"nfqueue\"\n",
-		[]string{`x.toml:12: pair.site: is store.name, too …`, `x.toml:12: pair.site: needs datapath.kind = "ebpf"`,
-			`x.toml:13: pair.lease_time: … advert_int …`, `x.toml:10: store.roaming: is not possible with pair.site yet`}},
+		[]string{`x.toml:10: store.roaming: is not possible with pair.site yet`, `x.toml:12: pair.site: is store.name, too …`,
+			`x.toml:12: pair.site: needs datapath.kind = "ebpf"`, `x.toml:13: pair.lease_time: … advert_int …`}},
 	{"values of a pair", minimal + "[pair]\nsite = \"a site\"\nby = \"luck\"\naccounting = \"none\"\n" +
 		"wan_address = \"192.0.2.1\"\nlease_time = \"2s\"\ncounts = \"2m\"\n",
 		[]string{`x.toml:7: pair.site: …`, `x.toml:8: pair.by: …`, `x.toml:9: pair.accounting: …`,

@@ -21,9 +21,10 @@ func TestCompletion(t *testing.T) {
 	script := finish(t, command(t, dir, "completion", "bash", "--no-descriptions"))
 	for line, want := range map[string][]string{
 		"lis": {"list"}, "run q": {"quick"}, "run ow": {"own.toml"}, "run --set client.k": {"client.kind="},
-		"run --set duts=openn":        {"duts=opennds"},
-		"run --set duts=opennds,coov": {"duts=opennds,coovachilli"}, "list coov": {"coovachilli"},
-		"explain r a": {"allowlist"}, "run --kernel nat": {"native"}, "run --wa": {"--wait"},
+		"run --set duts=openn":        {"duts=opennds", "duts=opennds-two"},
+		"run --set duts=opennds,coov": {"duts=opennds,coovachilli", "duts=opennds,coovachilli-two"},
+		"list coov":                   {"coovachilli", "coovachilli-two"},
+		"explain r a":                 {"allowlist"}, "run --kernel nat": {"native"}, "run --wa": {"--wait"},
 	} {
 		e := finish(t, command(t, dir, append([]string{"__completeNoDesc"}, strings.Split(line, " ")...)...))
 		got := strings.Split(strings.TrimSpace(e.stdout), "\n")

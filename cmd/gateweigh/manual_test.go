@@ -62,7 +62,8 @@ done`
 	cmd.Stdin = strings.NewReader("doct\nrun portal-b\nrun ow\nrun --set client.k\nlist coov\n" +
 		"shell quick cl\nsink mm\nrun --dut\nshell --dut openn\n")
 	out, err := cmd.CombinedOutput()
-	want := "doctor\nportal-bandwidth\nown.toml\nclient.kind=\ncoovachilli coovachilli-two\nclient\nmmap\n\nopennds opennds-two\n"
+	want := "doctor\nportal-bandwidth\nown.toml\nclient.kind=\ncoovachilli coovachilli-two\n" +
+		"client\nmmap\n\nopennds opennds-two\n"
 	if err != nil || string(out) != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, out, want)
 	}

@@ -248,6 +248,9 @@ func check(tx *bbolt.Tx, c Change) error {
 		if !bytes.Equal(vouchers.Get(keyOf(r.ID)), r.Was) || r.Code != "" && codes.Get([]byte(r.Code)) != nil {
 			return ErrChanged
 		}
+		if r.version > 0 && versionIn(tx, voucherKey(r.ID)) > r.version { // it was changed twice, and is as it was
+			return ErrChanged
+		}
 	}
 	return nil
 }

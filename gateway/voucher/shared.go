@@ -3,6 +3,7 @@
 package voucher
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -272,12 +273,9 @@ func (s *shared) Write(c Change) error {
 // writeVouchers writes vouchers to the store, sets the versions of those that are there then, and returns how many are
 // not, because others have changed them. What they are now is in the file.
 func (s *shared) writeVouchers(ctx context.Context, all []Record) (lost int, err error) {
-	changes := make([]cluster.Change, len(all))
-	for i, r := range all {
-		changes[i] = cluster.Change{Key: strconv.FormatUint(uint64(r.ID), 10), Content: r.Is}
-		if r.Was != nil {
-			changes[i].Version = s.version(voucherKey(r.ID))
-		}
+	changes, fit, err := s.changesOf(all)
+	if err != nil {
+		return 0, err
 	}
 	out, err := s.vouchers.Write(ctx, changes...)
 	if err != nil {
@@ -293,15 +291,35 @@ func (s *shared) writeVouchers(ctx context.Context, all []Record) (lost int, err
 			o = again[0]
 		}
 		if o.Done {
-			all[i].version = o.Version
+			fit[i].version = o.Version
 			continue
 		}
 		lost++
-		if all[i].Was != nil {
+		if fit[i].Was != nil {
 			err = errors.Join(err, s.refresh(ctx, s.vouchers, voucherCopy{s}, changes[i].Key))
 		}
 	}
-	return lost, err
+	return lost + len(all) - len(fit), err
+}
+
+// changesOf returns the changes of those records that are in the file as they are to have been, and these. Content and
+// version are read at one moment: the version of a later content would have the store overwrite it.
+func (s *shared) changesOf(all []Record) (changes []cluster.Change, fit []*Record, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		for i := range all {
+			r := &all[i]
+			c := cluster.Change{Key: strconv.FormatUint(uint64(r.ID), 10), Content: r.Is}
+			if r.Was != nil {
+				if !bytes.Equal(tx.Bucket(vouchersBucket).Get(keyOf(r.ID)), r.Was) {
+					continue
+				}
+				c.Version = versionIn(tx, voucherKey(r.ID))
+			}
+			changes, fit = append(changes, c), append(fit, r)
+		}
+		return nil
+	})
+	return changes, fit, err
 }
 
 // refresh brings a record of the store into the file.

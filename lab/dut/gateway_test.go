@@ -293,7 +293,7 @@ func TestVariantsThatAreRefused(t *testing.T) {
 	for like, want := range map[string]string{
 		"\"opennds\"\nsessions = 400":            `no device "opennds" whose sessions the lab can make: there is flowtable-masquerade-gateway, gateway-ebpf, `,
 		"\"gateway-pppoe-ebpf\"\nsessions = 400": `no device "gateway-pppoe-ebpf" whose sessions the lab can make: there is `,
-		"\"allowlist\"\nstart = \"true\"":        `no portal written in Go is named "allowlist": there is accel-ppp, coovachilli, flowtable-masquerade-gateway, gateway-ebpf, `,
+		"\"allowlist\"\nstart = \"true\"":        `no portal written in Go is named "allowlist": there is accel-ppp, coovachilli, coovachilli-two, flowtable-masquerade-gateway, `,
 	} {
 		exp, err := experiment.Catalogue{DUTs: Names()}.Parse(
 			"x.toml", []byte("duts = [\"x\"]\nclients = [2]\noffered_mbps = [9]\n[dut.x]\nlike = "+like+"\n"))

@@ -29,6 +29,7 @@ var known = Catalogue{Measures: measure.Catalogue().Measures, DUTs: []string{
 	"ipsec-user-aes-gcm", "ipsec-user-chacha20",
 	"openconnect-dtls", "openconnect-tls", "openvpn-aes-gcm", "openvpn-blowfish", "openvpn-chacha20", "openvpn-dco",
 	"openvpn-none", "ssh-w", "vxlan", "wireguard", "wireguard-go",
+	"coovachilli-two", "gateway-pair", "gateway-roaming", "gateway-two", "opennds-two",
 }}
 
 // sameExperiment compares all but where keys were set.

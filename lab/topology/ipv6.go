@@ -15,6 +15,10 @@ var (
 	// sessions6 is the network of which clients of PPPoE sessions have a /64 each. It lies behind the router.
 	sessions6   = netip.MustParsePrefix("2001:db8:1370::/44")
 	clientHost6 = netip.MustParsePrefix("2001:db8:137::253/64") // further client hosts count down from it
+	// lan62 is the network of the clients of a second gateway that has clients of its own.
+	lan62       = netip.MustParsePrefix("2001:db8:138::/64")
+	routerLAN62 = netip.MustParsePrefix("2001:db8:138::254/64")
+	client62    = netip.MustParsePrefix("2001:db8:138::253/64")
 	routerWAN6  = netip.MustParsePrefix("2001:db8:89::99/64")
 	serverAddr6 = netip.MustParsePrefix("2001:db8:89::1/64")
 	outer61     = netip.MustParsePrefix("2001:db8::1/64")

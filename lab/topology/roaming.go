@@ -23,13 +23,15 @@ func Roaming(p Spec) Topology {
 	t.LAN2, t.RouterWAN2 = next(t.LAN), secondOwn.Addr()
 	t.Gateway2 = moved(t.Gateway, t.LAN, t.LAN2)
 	server := 1 // Portal's second node
-	t.Nodes[server].Routes = append(t.Nodes[server].Routes, agent.Route{To: t.LAN2, Via: t.RouterWAN2})
-	t.Nodes = append(t.Nodes, Node{Name: "client2", Role: backend.RoleClient, Sysctls: client.SysctlsFor(p.Family)})
+	t.Nodes[server].Routes = append(t.Nodes[server].Routes, p.routes([]agent.Route{{To: t.LAN2, Via: t.RouterWAN2}},
+		agent.Route{To: lan62, Via: secondOwn6.Addr()})...)
+	t.Nodes = append(t.Nodes, Node{Name: "client2", Role: backend.RoleClient, Sysctls: client.SysctlsFor(p.Family),
+		Routes: p.routes(nil, agent.Route{Via: routerLAN62.Addr()})})
 	var lan []netip.Prefix
 	if p.leases() {
 		lan = append(lan, netip.PrefixFrom(t.Gateway2, t.LAN2.Bits()))
 	}
-	p.addSecond(&t, "router2", p.limited("client2", "c1"), lan...)
+	p.addSecond(&t, "router2", p.limited("client2", "c1", p.family(nil, client62)...), p.family(lan, routerLAN62)...)
 	return t
 }
 

@@ -218,10 +218,11 @@ func (f *file) writeAll(all []*waiting) {
 	refused := make([]error, len(all))
 	err := f.db.Update(func(tx *bbolt.Tx) error {
 		for i, w := range all {
-			if refused[i] = check(tx, w.Change); refused[i] != nil {
+			c := undecided(tx, w.Change)
+			if refused[i] = check(tx, c); refused[i] != nil {
 				continue
 			}
-			if err := write(tx, w.Change); err != nil {
+			if err := write(tx, c); err != nil {
 				return err
 			}
 		}
@@ -236,19 +237,19 @@ func (f *file) writeAll(all []*waiting) {
 	}
 }
 
-// check compares the records with what a change says that they were.
+// check compares the records with what a change says that they were, but for those that are in a store.
 func check(tx *bbolt.Tx, c Change) error {
 	for _, r := range c.Batches {
-		if tx.Bucket(batchesBucket).Get(keyOf(r.ID)) != nil {
+		if r.version == 0 && tx.Bucket(batchesBucket).Get(keyOf(r.ID)) != nil {
 			return ErrChanged
 		}
 	}
 	vouchers, codes := tx.Bucket(vouchersBucket), tx.Bucket(codesBucket)
 	for _, r := range c.Vouchers {
-		if !bytes.Equal(vouchers.Get(keyOf(r.ID)), r.Was) || r.Code != "" && codes.Get([]byte(r.Code)) != nil {
-			return ErrChanged
+		if r.version > 0 {
+			continue // the store has decided
 		}
-		if r.version > 0 && versionIn(tx, voucherKey(r.ID)) > r.version { // it was changed twice, and is as it was
+		if !bytes.Equal(vouchers.Get(keyOf(r.ID)), r.Was) || r.Code != "" && codes.Get([]byte(r.Code)) != nil {
 			return ErrChanged
 		}
 	}

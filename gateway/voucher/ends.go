@@ -5,6 +5,7 @@ package voucher
 import (
 	"encoding/binary"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -72,6 +73,18 @@ func writeShared(tx *bbolt.Tx, c Change) error {
 		}
 	}
 	return nil
+}
+
+// undecided returns a change without those records of a store that the file has as they are there, or later.
+func undecided(tx *bbolt.Tx, c Change) Change {
+	c.Vouchers = slices.DeleteFunc(slices.Clone(c.Vouchers), func(r Record) bool {
+		return r.version > 0 && versionIn(tx, voucherKey(r.ID)) >= r.version
+	})
+	c.Batches = slices.DeleteFunc(slices.Clone(c.Batches), func(r Record) bool {
+		one, err := decodeBatch(r.Is)
+		return err == nil && r.version > 0 && versionIn(tx, batchKey(one.Name)) >= r.version
+	})
+	return c
 }
 
 // endIn reads the end of a session.

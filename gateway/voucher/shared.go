@@ -235,6 +235,9 @@ func (s *shared) Write(c Change) error {
 	}
 	ctx := context.Background()
 	lost, err := s.writeVouchers(ctx, c.Vouchers)
+	if errors.Is(err, ErrChanged) {
+		return err
+	}
 	if err != nil {
 		return tryAgain(err)
 	}
@@ -261,7 +264,7 @@ func (s *shared) Write(c Change) error {
 	if c.Vouchers = slices.DeleteFunc(c.Vouchers, func(r Record) bool { return r.version == 0 }); len(c.Vouchers) == 0 {
 		return ErrChanged
 	}
-	if err := s.file.Write(c); err != nil && !errors.Is(err, ErrChanged) { // that is the file's: it has a later one by now
+	if err := s.file.Write(c); err != nil {
 		return err
 	}
 	if lost > 0 {
@@ -271,7 +274,8 @@ func (s *shared) Write(c Change) error {
 }
 
 // writeVouchers writes vouchers to the store, sets the versions of those that are there then, and returns how many are
-// not, because others have changed them. What they are now is in the file.
+// not, because others have changed them. What they are now is in the file. It fails with ErrChanged, and has written
+// nothing, where the code of a new one is another's.
 func (s *shared) writeVouchers(ctx context.Context, all []Record) (lost int, err error) {
 	changes, fit, err := s.changesOf(all)
 	if err != nil {
@@ -309,6 +313,9 @@ func (s *shared) changesOf(all []Record) (changes []cluster.Change, fit []*Recor
 		for i := range all {
 			r := &all[i]
 			c := cluster.Change{Key: strconv.FormatUint(uint64(r.ID), 10), Content: r.Is}
+			if r.Code != "" && tx.Bucket(codesBucket).Get([]byte(r.Code)) != nil {
+				return ErrChanged
+			}
 			if r.Was != nil {
 				if !bytes.Equal(tx.Bucket(vouchersBucket).Get(keyOf(r.ID)), r.Was) {
 					continue

@@ -3,9 +3,7 @@
 package voucher
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,8 +13,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/gateweigh/gateweigh/gateway/allowance"
 	"github.com/gateweigh/gateweigh/gateway/allowance/allowancetest"
@@ -175,48 +171,6 @@ func TestOneOfTwo(t *testing.T) {
 		}
 	}
 	agreeOn("both know who is in", "lobby-20 "+made[19].Code.String()+" in-use 1 sessions", one, two)
-}
-
-// TestStaleWrite: a change of a voucher as it was before another gateway changed it is refused, also where the file has
-// what that gateway wrote already.
-func TestStaleWrite(t *testing.T) {
-	_, one, two := twoBooks(t)
-	made, err := one.Create("lobby", 1, Terms{Devices: 1, ForSeconds: 3600})
-	netnstest.Must(t, err)
-	agreeOn("both have the batch", "lobby-1 ", one, two)
-	id, err := one.Book.store.Find(made[0].Code)
-	netnstest.Must(t, err)
-	was := one.recordOf(id)
-	netnstest.Must(t, two.logIn(made[0].Code, 2))
-	agreeOn("both know who is in", "in-use 1 sessions", one, two)
-	r, err := decodeRecord(was)
-	netnstest.Must(t, err)
-	r.Revoked = true
-	err = one.Book.store.Write(Change{Vouchers: []Record{{ID: id, Was: was, Is: r.encode()}}})
-	if !errors.Is(err, ErrChanged) {
-		t.Errorf("a stale write: %v", err)
-	}
-	agreeOn("it is as it was", "in-use 1 sessions", one, two)
-
-	// The file has a later version with the bytes of before.
-	was = one.recordOf(id)
-	netnstest.Must(t, one.common.db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket(versionsBucket).Put([]byte(voucherKey(id)), binary.BigEndian.AppendUint64(nil, 1<<40))
-	}))
-	late := Record{ID: id, Was: was, Is: r.encode(), version: 1 << 39}
-	if err := one.common.file.Write(Change{Vouchers: []Record{late}}); !errors.Is(err, ErrChanged) {
-		t.Errorf("a late write to the file: %v", err)
-	}
-}
-
-// recordOf returns a voucher's record in the file.
-func (m *member) recordOf(id ID) (record []byte) {
-	m.t.Helper()
-	netnstest.Must(m.t, m.Book.store.Vouchers(id, func(_ ID, data []byte) (bool, error) {
-		record = bytes.Clone(data)
-		return false, nil
-	}))
-	return record
 }
 
 // TestOverGateways: what sessions at one gateway use is used at the other, a voucher that is revoked at one ends its

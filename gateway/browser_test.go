@@ -57,7 +57,7 @@ func newVisitor(t *testing.T, name string, width, height int64) *person {
 	inside := filepath.Join(t.TempDir(), "chromium-inside")
 	script := "#!/bin/sh\nexec ip netns exec client " + browsertest.Program(t) + " \"$@\"\n"
 	must(t, os.WriteFile(inside, []byte(script), 0o755))
-	within, late := context.WithTimeout(t.Context(), 2*time.Minute) // only so that a failure does not hang
+	within, late := context.WithTimeout(t.Context(), 10*time.Minute) // only so that a failure does not hang
 	t.Cleanup(late)
 	ctx := browsertest.Start(t, within, inside)
 	browsertest.Size(t, ctx, width, height)

@@ -108,7 +108,7 @@ func newGuest(t *testing.T, namespace, name string) *person {
 	// ip netns exec gives the program a mount namespace of its own
 	must(t, os.WriteFile(inside, []byte("#!/bin/sh\nexec ip netns exec "+namespace+" sh -ec 'mount --bind "+conf+
 		" /etc/resolv.conf; exec "+browsertest.Program(t)+" \"$@\"' sh \"$@\"\n"), 0o755))
-	within, late := context.WithTimeout(t.Context(), 2*time.Minute) // only so that a failure does not hang
+	within, late := context.WithTimeout(t.Context(), 10*time.Minute) // only so that a failure does not hang
 	t.Cleanup(late)
 	ctx := browsertest.Start(t, within, inside, chromedp.Flag("ignore-certificate-errors", true))
 	browsertest.Size(t, ctx, 390, 844)

@@ -67,7 +67,7 @@ func (w *world) operator(t *testing.T) *operator {
 	inside := filepath.Join(w.Dir, "chromium-inside")
 	must(t, os.WriteFile(inside, fmt.Appendf(nil, "#!/bin/sh\nexec nsenter --net=/run/netns/%s-server %s \"$@\"\n", w.id,
 		browsertest.Program(t)), 0o755))
-	within, late := context.WithTimeout(t.Context(), 2*time.Minute) // only so that a failure does not hang
+	within, late := context.WithTimeout(t.Context(), 10*time.Minute) // only so that a failure does not hang
 	t.Cleanup(late)
 	return &operator{w, browsertest.Start(t, within, inside, chromedp.Flag("ignore-certificate-errors", true))}
 }

@@ -36,7 +36,7 @@ type browser struct {
 
 func (w *world) browser(t *testing.T) *browser {
 	t.Helper()
-	within, late := context.WithTimeout(t.Context(), 3*time.Minute) // only so that a failure does not hang
+	within, late := context.WithTimeout(t.Context(), 10*time.Minute) // only so that a failure does not hang
 	t.Cleanup(late)
 	b := &browser{t: t, w: w, ctx: browsertest.Start(t, within, browsertest.Program(t))}
 	must(t, chromedp.Listen(b.ctx, func(event any) {

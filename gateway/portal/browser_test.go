@@ -53,7 +53,7 @@ type browser struct {
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	within, late := context.WithTimeout(t.Context(), 2*time.Minute) // only so that a failure does not hang
+	within, late := context.WithTimeout(t.Context(), 10*time.Minute) // only so that a failure does not hang
 	t.Cleanup(late)
 	// Every name is somewhere outside; the portal is an address.
 	ctx := browsertest.Start(t, within, browsertest.Program(t), chromedp.Flag("host-resolver-rules",

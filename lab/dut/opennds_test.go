@@ -93,7 +93,7 @@ func TestOpenNDSEndsWhileStarting(t *testing.T) {
 	skipUnsupported(t, d)
 	l := newTestLab(t, d, 1)
 	l.router.must(t, `ip addr add 192.168.138.1/24 dev "$1"`, l.env.Port("lan"))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	err := d.Start(ctx, l.env)
 	if err == nil || !strings.Contains(err.Error(), "opennds ended while starting") ||

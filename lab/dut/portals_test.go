@@ -33,7 +33,7 @@ func (l *testLab) serveTraffic(t testing.TB) {
 // loginAll logs every client in, at most adm.Parallel at a time.
 func loginAll(t *testing.T, clients []*testClient, adm client.Admission) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	parallel := adm.Parallel
 	if parallel == 0 {
@@ -71,7 +71,7 @@ func (l *testLab) start(t testing.TB, d DUT) {
 	t.Helper()
 	l.serveTraffic(t)
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	t.Cleanup(func() {
 		if err := d.Stop(context.Background(), l.env); err != nil {
@@ -154,7 +154,7 @@ func checkAsksRADIUS(t *testing.T, d DUT, user string) {
 	c := l.addClients(t, 1)[0]
 	adm := d.Traits().Admission
 	adm.Password = "wrong"
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // only so that a failure does not hang
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // only so that a failure does not hang
 	defer cancel()
 	_, err := client.Login(ctx, c, adm, 1, 0)
 	if err == nil || !strings.Contains(err.Error(), "refused by the portal") || !strings.Contains(err.Error(), user) {

@@ -51,7 +51,7 @@ func buildTopology(t *testing.T, described topology.Topology, name string) *topo
 // withClients gives the lab clients that are ready to send.
 func withClients(t *testing.T, lab *topology.Lab, kind string, n int) []client.Address {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	if kind == client.KindMacvlan {
 		if err := lab.ServeDHCP(ctx, 0); err != nil {

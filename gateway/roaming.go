@@ -146,16 +146,21 @@ func (r *roams) Put(of, key string, record cluster.Record) {
 		r.Index.Put(of, key, record)
 		return
 	}
+	r.lose(loss{key, record})
+}
+
+// lose has a session end that another gateway has taken. It does not wait for that.
+func (r *roams) lose(l loss) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.losing = append(r.losing, loss{key, record}); !r.working {
+	if r.losing = append(r.losing, l); !r.working {
 		r.working = true
-		go r.lose()
+		go r.loseAll()
 	}
 }
 
-// lose ends the sessions that other gateways have taken.
-func (r *roams) lose() {
+// loseAll ends the sessions that other gateways have taken.
+func (r *roams) loseAll() {
 	for {
 		r.mu.Lock()
 		if r.working = len(r.losing) > 0; !r.working {
@@ -170,7 +175,11 @@ func (r *roams) lose() {
 	}
 }
 
-// yield ends a session that another gateway has taken while this one was away: that one goes on with it.
+// yieldAgain is how long a session goes on that the data path could not end, before the next try.
+const yieldAgain = 5 * time.Second
+
+// yield ends a session that another gateway has taken while this one was away: that one goes on with it. Until it has
+// ended, the record stays the other gateway's.
 func (r *roams) yield(l loss) {
 	r.mirror.Yield(l.key, l.record.Version)
 	s, err := session.DecodeVersioned(l.record.Content)
@@ -183,7 +192,14 @@ func (r *roams) yield(l loss) {
 			s.User, "session", s.ID, "gateway", l.record.Owner)
 		return
 	}
-	r.mirror.Compare() // it had ended: the store is told what there is instead
+	r.mirror.Yield(l.key, 0)
+	if s.ID == "" || errors.Is(err, session.ErrNoSession) || errors.Is(err, session.ErrClosed) {
+		r.mirror.Compare() // it had ended: the store is told what there is instead
+		return
+	}
+	r.g.log.Error("a session that another gateway has taken goes on here, too: it is tried again", "client",
+		s.Key.String(), "user", s.User, "session", s.ID, "gateway", l.record.Owner, "err", err)
+	time.AfterFunc(yieldAgain, func() { r.lose(l) })
 }
 
 // release ends a session for another gateway, to which its device has gone. The answer is a parting.

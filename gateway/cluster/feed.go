@@ -140,8 +140,12 @@ func (w *following) sync(up bool) {
 	}
 }
 
-// errGap means that changes were missed, so that all records have to be read.
-var errGap = errors.New("changes were missed")
+// errGap means that changes were missed, so that all records have to be read, and errNewcomer that a new follower has to
+// be told all.
+var (
+	errGap      = errors.New("changes were missed")
+	errNewcomer = errors.New("somebody else follows now")
+)
 
 // feed reads the changes of all gateways and tells followers, over one connection.
 type feed struct {
@@ -151,6 +155,7 @@ type feed struct {
 	last   uint64 // number of the last change that was told
 	target uint64 // number of the change at which all is told
 	synced bool
+	told   bool // a change since all was read
 }
 
 // follow tells followers until ctx ends. While the store is away it tries again.
@@ -161,12 +166,12 @@ func (s *Store) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := f.run(ctx)
 		switch {
-		case errors.Is(err, errGap):
+		case errors.Is(err, errNewcomer), errors.Is(err, errGap) && f.told:
 			pause = soonest
 			continue
 		case ctx.Err() != nil:
 			return
-		case f.synced:
+		case f.synced && !errors.Is(err, errGap): // somebody has deleted the number of the last change
 			pause = soonest
 		}
 		f.sync(false)
@@ -200,6 +205,7 @@ func (f *feed) run(ctx context.Context) error {
 		return err
 	}
 	f.renewed.Store(false)
+	f.told = false
 	if err := f.readAll(ctx); err != nil {
 		return err
 	}
@@ -209,7 +215,7 @@ func (f *feed) run(ctx context.Context) error {
 		}
 		select {
 		case <-f.followed:
-			return errGap // the new one has to be told all
+			return errNewcomer
 		default:
 		}
 		if err := f.readChanges(ctx, readWait); err != nil {
@@ -296,6 +302,7 @@ func (f *feed) readChanges(ctx context.Context, wait time.Duration) error {
 				return errGap
 			}
 			f.last++
+			f.told = true
 			f.tell(m.Values)
 		}
 	}

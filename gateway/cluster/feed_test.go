@@ -114,6 +114,7 @@ func TestFollow(t *testing.T) {
 		{"killed", func() { server.Kill(); server.Restart() }},
 		{"cut", func() { server.CLI("DEL", "test:changes") }},
 		{"cut with its number", func() { server.CLI("DEL", "test:changes", "test:changes:count") }},
+		{"number lost", func() { server.CLI("DEL", "test:changes:count") }},
 		{"trimmed", func() { server.CLI("XTRIM", "test:changes", "MAXLEN", "0") }},
 		{"full", func() {
 			server.CLI("CONFIG", "SET", "maxmemory", "1")
@@ -210,6 +211,19 @@ func TestYield(t *testing.T) {
 	f.put("a", "again")
 	f.Compare()
 	netnstest.Await(t, "they are noticed", func() error {
+		if st := s.State(); st.Foreign != 2 || st.Waiting != 0 || st.Behind != 0 {
+			return fmt.Errorf("%+v", st)
+		}
+		return nil
+	})
+	if got := server.CLI("HMGET", "test:sessions:gw1", "a", "b"); got != "3 gw2 theirs\n4 gw2 theirs" {
+		t.Errorf("they are %q", got)
+	}
+	f.Yield("a", 3)
+	f.Yield("a", 0) // it goes on
+	f.put("a", "on")
+	f.Compare()
+	netnstest.Await(t, "it stays", func() error {
 		if st := s.State(); st.Foreign != 2 || st.Waiting != 0 || st.Behind != 0 {
 			return fmt.Errorf("%+v", st)
 		}

@@ -112,11 +112,15 @@ func (m *Mirror) Changed(key string, content []byte) {
 	m.store.signal()
 }
 
-// Yield tells the mirror that the gateway has done without a record which another gateway took in a version. What is
-// told of it by Changed from now on replaces that version.
+// Yield tells the mirror that the gateway does without a record which another gateway took in a version. What is told
+// of it by Changed from now on replaces that version; 0: it stays.
 func (m *Mirror) Yield(key string, version uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if version == 0 {
+		delete(m.yielded, key)
+		return
+	}
 	m.yielded[key] = version
 }
 

@@ -151,10 +151,8 @@ func (h *Shared) send(ctx context.Context) error {
 func (h *Shared) compare(ctx context.Context) error {
 	there, missing := map[string]bool{}, []Change(nil)
 	err := h.store.each(ctx, h.store.client, h.kind, everybody, func(key string, r Record) error {
-		if len(there)%readMost == 0 {
-			if err := h.store.beatIfDue(ctx); err != nil {
-				return err
-			}
+		if err := h.store.beatIfDue(ctx); err != nil { // a copy may take long for a record
+			return err
 		}
 		there[key] = true
 		h.saw(r.Version)

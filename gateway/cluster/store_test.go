@@ -280,6 +280,22 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// TestVersionsOfOthers: a record with a version that no gateway writes is replaced, and stops nobody.
+func TestVersionsOfOthers(t *testing.T) {
+	server := redistest.Start(t, redistest.Place{})
+	s, f, _ := join(t, options(server, "gw1"))
+	f.put("a", "mine")
+	f.put("b", "mine")
+	inStore(t, s, f)
+	for i, version := range []string{"1000000000000000", "18446744073709551616"} {
+		server.CLI("HSET", "test:sessions:gw1", "a", version+" gw1 mine")
+		f.put("a", fmt.Sprint("again ", i))
+		f.put("b", fmt.Sprint("too ", i))
+		f.Compare()
+		inStore(t, s, f)
+	}
+}
+
 // TestMembers: gateways see each other, with what they say, and one that has ended is away. Two with the same name are
 // refused, but not a gateway that was killed and starts again.
 func TestMembers(t *testing.T) {

@@ -27,7 +27,8 @@ type Outcome struct {
 // swap carries out changes of the hash KEYS[1], each only if the record has the version that the change is about. New
 // versions come from KEYS[2], and are above a floor. Arguments are the owner, KIND:GATEWAY, how many changes are kept,
 // the floor, and four of each change: key, version, "put" or "delete", content. It returns three for each change. A
-// record that is already as a change says is no other version: the answer to the first try was lost.
+// record that is already as a change says is no other version: the answer to the first try was lost. A record whose
+// version has more than versionDigits is replaced as one that is not readable.
 //
 // The stream KEYS[3] has each change, numbered without gaps by KEYS[4], and the set KEYS[5] has KIND:GATEWAY. Numbers
 // begin with the store's time in microseconds, so that an emptied store has later ones. A server that is full takes
@@ -56,6 +57,7 @@ for i = 6, #ARGV, 4 do
 	local version, has, held = '0', '', nil
 	if record then
 		version, has, held = string.match(record, '^(%d+) (%S+) (.*)$')
+		if version and #version > 15 then version, has, held = nil, nil, nil end
 		version, has = version or '0', has or ''
 	end
 	local done = 0
@@ -134,6 +136,9 @@ func (s *Store) swap(ctx context.Context, c *redis.Client, kind, gateway string,
 	return out, nil
 }
 
+// versionDigits is how long versions are at most, so that a script may calculate with them. A longer one is not ours.
+const versionDigits = 15
+
 // Record is a record of the store.
 type Record struct {
 	Version uint64
@@ -184,7 +189,7 @@ func (s *Store) recordOf(kind, gateway, key, text string) Record {
 	version, rest, _ := strings.Cut(text, " ")
 	owner, sealed, complete := strings.Cut(rest, " ")
 	n, err := strconv.ParseUint(version, 10, 64)
-	if err != nil || !complete {
+	if err != nil || !complete || len(version) > versionDigits {
 		return Record{Content: []byte(text)}
 	}
 	content, err := s.open(recordPlace(kind, gateway, key, owner), []byte(sealed))

@@ -25,17 +25,19 @@ type sharing struct {
 	log   *slog.Logger
 
 	wake    chan struct{}
-	changed map[datapath.MAC]bool // not in the store yet; guarded by mu of waiting
-	waiting sync.Mutex
+	waiting sync.Mutex             // guards what follows
+	changed map[datapath.MAC]bool  // not in the store yet
+	told    map[datapath.MAC]Known // of the store, not in the file yet
 }
 
 var _ cluster.Copy = (*sharing)(nil)
 
 // Share has all gateways of a store that share a kind remember the same devices, until leave is called. run writes to
-// the store until its context ends. Share is called before the first change.
+// the store, and what that tells to the file, until its context ends. Share is called before the first change.
 func (r *Remembered) Share(store *cluster.Store, kind string, log *slog.Logger) (run func(context.Context) error,
 	leave func()) {
-	s := &sharing{Remembered: r, store: store, log: log, wake: make(chan struct{}, 1), changed: map[datapath.MAC]bool{}}
+	s := &sharing{Remembered: r, store: store, log: log, wake: make(chan struct{}, 1), changed: map[datapath.MAC]bool{},
+		told: map[datapath.MAC]Known{}}
 	r.shared = s
 	s.set, leave = store.Share(kind, s)
 	return s.run, leave
@@ -46,13 +48,18 @@ func (s *sharing) tell(mac datapath.MAC) {
 	s.waiting.Lock()
 	s.changed[mac] = true
 	s.waiting.Unlock()
+	s.signal()
+}
+
+func (s *sharing) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run writes changes to the store until ctx ends. What it cannot write, the next comparison does.
+// run writes changes to the store, and those of others to the file, until ctx ends. What it cannot write, the next
+// comparison does.
 func (s *sharing) run(ctx context.Context) error {
 	for {
 		select {
@@ -61,9 +68,12 @@ func (s *sharing) run(ctx context.Context) error {
 			return nil
 		}
 		s.waiting.Lock()
-		all := s.changed
-		s.changed = map[datapath.MAC]bool{}
+		all, told := s.changed, s.told
+		s.changed, s.told = map[datapath.MAC]bool{}, map[datapath.MAC]Known{}
 		s.waiting.Unlock()
+		for _, k := range told {
+			s.adopt(k)
+		}
 		for mac := range all {
 			if err := s.writeToStore(ctx, mac); err != nil {
 				s.set.Doubt()
@@ -103,13 +113,9 @@ func (s *sharing) writeToStore(ctx context.Context, mac datapath.MAC) error {
 
 // contentOf is a device's record as the store has it; nil: it has none.
 func (s *sharing) contentOf(mac datapath.MAC) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k, known := s.devices[mac]
+	k, known := s.current(mac)
 	if !known {
-		if k, known = s.forgotten[mac]; !known {
-			return nil
-		}
+		return nil
 	}
 	return s.encoded(k)
 }
@@ -186,26 +192,49 @@ func (s *sharing) Told(key string, r cluster.Record) (instead []byte) {
 	if k = k.moved(-s.shift()); s.over(k) {
 		return nil
 	}
+	mine, known := s.current(k.MAC)
+	switch {
+	case known && mine.Changed.After(k.Changed):
+		return s.encoded(mine)
+	case known && mine.Changed.Equal(k.Changed):
+		return nil
+	}
+	s.waiting.Lock()
+	if had, waits := s.told[k.MAC]; !waits || !had.Changed.After(k.Changed) {
+		s.told[k.MAC] = k // the disk may be slow, and the feed tells of all kinds
+	}
+	s.waiting.Unlock()
+	s.signal()
+	return nil
+}
+
+// current is what the gateway has of a device, remembered or forgotten.
+func (s *sharing) current(mac datapath.MAC) (k Known, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k, known = s.devices[mac]; !known {
+		k, known = s.forgotten[mac]
+	}
+	return k, known
+}
+
+// adopt brings what the store told into the file, unless the gateway has changed the device later: that is written to
+// the store.
+func (s *sharing) adopt(k Known) {
 	turn := s.turn(k.MAC)
 	turn.Lock()
 	defer turn.Unlock()
-	s.mu.Lock()
-	mine, known := s.devices[k.MAC]
-	if !known {
-		mine, known = s.forgotten[k.MAC]
+	mine, known := s.current(k.MAC)
+	switch {
+	case known && mine.Changed.After(k.Changed):
+		s.tell(k.MAC)
+	case known && mine.Changed.Equal(k.Changed):
+	default:
+		if err := s.put(k); err != nil {
+			s.log.Error("which devices other gateways remember is not on the disk", "device", net.HardwareAddr(k.MAC[:]).String(),
+				"err", err)
+		}
 	}
-	if known && mine.Changed.After(k.Changed) {
-		defer s.mu.Unlock()
-		return s.encoded(mine)
-	}
-	s.mu.Unlock()
-	if known && mine.Changed.Equal(k.Changed) {
-		return nil
-	}
-	if err := s.put(k); err != nil {
-		s.log.Error("which devices other gateways remember is not on the disk", "device", key, "err", err)
-	}
-	return nil
 }
 
 // put replaces a device's record by one of the store. The device's turn is held.

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/cluster"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/internal/netnstest"
 	"github.com/gateweigh/gateweigh/internal/redistest"
@@ -107,4 +109,43 @@ func TestRememberedTogether(t *testing.T) {
 	})
 	forget(one)
 	both("it is forgotten after all", "")
+}
+
+// waitingStore writes nothing until it may.
+type waitingStore struct {
+	Store
+	may chan struct{}
+}
+
+func (s waitingStore) Write(mac datapath.MAC, record []byte) error {
+	<-s.may
+	return s.Store.Write(mac, record)
+}
+
+// TestSlowDisk: what the store tells does not wait for a gateway's disk, and is remembered when that has it.
+func TestSlowDisk(t *testing.T) {
+	away := &redistest.Server{Addr: "127.0.0.1:1"}
+	one, _ := joined(t, away, "gw1", filepath.Join(t.TempDir(), "one.db"), 0)
+	netnstest.Must(t, one.Remember(begun("ann"), session.Login{User: "ann"}))
+	content := one.shared.contentOf(some)
+	two, _ := joined(t, away, "gw2", filepath.Join(t.TempDir(), "two.db"), 0)
+	may := make(chan struct{})
+	two.store = waitingStore{two.store, may}
+	for _, mac := range []datapath.MAC{some, {2, 0, 0, 0, 0, 0x77}} {
+		key := net.HardwareAddr(mac[:]).String()
+		if instead := two.shared.Told(key, cluster.Record{Version: 1, Content: content}); instead != nil {
+			t.Errorf("the store should have %s", instead)
+		}
+	}
+	if n := len(two.All()); n > 1 {
+		t.Errorf("%d are remembered", n)
+	}
+	close(may)
+	netnstest.Await(t, "both are remembered", func() error {
+		if n := len(two.All()); n != 2 {
+			return fmt.Errorf("%d", n)
+		}
+		_, err := two.ask()
+		return err
+	})
 }

@@ -2,9 +2,7 @@ package admin
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,8 +49,9 @@ func TestAuditOutlastsKills(t *testing.T) {
 		last = a.last
 		must(t, a.close())
 	}
-	if _, err := os.Stat(filepath.Join(dir, auditName+".2")); errors.Is(err, fs.ErrNotExist) {
-		t.Error("no file was begun")
+	files, err := filepath.Glob(filepath.Join(dir, auditName+".*")) // a kill between two renamings leaves a number out
+	if must(t, err); len(files) < 2 {
+		t.Errorf("no file was begun: there are %v", files)
 	}
 }
 

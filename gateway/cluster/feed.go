@@ -140,8 +140,8 @@ func (w *following) sync(up bool) {
 	}
 }
 
-// errGap means that changes were missed, so that all records have to be read, and errNewcomer that a new follower has to
-// be told all.
+// errGap means that changes were missed, so that all records have to be read, and errNewcomer that there is a new
+// follower, which has to be told all.
 var (
 	errGap      = errors.New("changes were missed")
 	errNewcomer = errors.New("somebody else follows now")

@@ -231,8 +231,8 @@ func (s *sharing) adopt(k Known) {
 	case known && mine.Changed.Equal(k.Changed):
 	default:
 		if err := s.put(k); err != nil {
-			s.log.Error("which devices other gateways remember is not on the disk", "device", net.HardwareAddr(k.MAC[:]).String(),
-				"err", err)
+			s.log.Error("which devices other gateways remember is not on the disk", "device",
+				net.HardwareAddr(k.MAC[:]).String(), "err", err)
 		}
 	}
 }

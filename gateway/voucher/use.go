@@ -65,7 +65,10 @@ func (b *Book) change(id ID, edit func(*record) error) error {
 			return refused
 		}
 		if refused != nil { // what has ended is written nevertheless
-			r, _, _ = b.read(id)
+			if r, _, err = b.read(id); err != nil {
+				b.sessions.PutBack(id, done)
+				return err
+			}
 			b.closeAll(r, done)
 		}
 		var c Change

@@ -187,7 +187,10 @@ func TestSwitchRecordsOfAnyUptime(t *testing.T) {
 // The time perf takes to write a slice's two records is the thread's own, but
 // outside of what they enclose. It depends on the CPU's caches, on what else runs
 // there and on whether the CPU sleeps. A known program on the same CPU shows it each
-// time: the sleeper, which wakes about as often as the router.
+// time: the sleeper, which wakes about as often as the router. It finds the caches cold each time. A thread that runs
+// again at once finds them warm, and perf takes half as long (0.58 to 0.72 µs beside 1.14 to 1.37 µs on a busy
+// machine). So a thread's time is known to that, and 5 %; that of all threads together, of which most run for longer,
+// to 5 %.
 func TestMeterAgreesWithPerf(t *testing.T) {
 	idle := []string{"chrt", "--idle", "0", "yes"} // keeps the CPU awake and gives way to all others
 	for name, load := range map[string]struct {
@@ -208,7 +211,7 @@ func TestMeterAgreesWithPerf(t *testing.T) {
 				spawnBeside(t, lab, "yes", load.beside)
 			}
 			var apart []string
-			for range 15 { // a machine busy with others has perf's own time in it, and little of the router's
+			for range 5 { // a machine busy with others has perf's own time in it, and little of the router's
 				var before, after meter.Sample
 				records := perfSwitches(t, func() {
 					before, after = send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 10,
@@ -219,12 +222,13 @@ func TestMeterAgreesWithPerf(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("fifteen times over, in the end: %s", strings.Join(apart, "; "))
+			t.Errorf("five times over, in the end: %s", strings.Join(apart, "; "))
 		})
 	}
 }
 
-// disagreements are threads of which the meter and perf say what is more than 5 % apart.
+// disagreements are threads of which the meter and perf say what is more than 5 % apart, whatever the caches were, and
+// the router where all of them together are.
 func disagreements(t *testing.T, seen turnsByThread, cpu map[string]int64) (apart []string) {
 	t.Helper()
 	known := seen.of(sleeper[0])
@@ -243,12 +247,16 @@ func disagreements(t *testing.T, seen turnsByThread, cpu map[string]int64) (apar
 		want := float64(on.ns) + recording*float64(on.slices)
 		t.Logf("%s: meter %.2f ms, perf %.2f ms (%.2f ms and %d slices), %+.1f %%",
 			name, float64(ns)/1e6, want/1e6, float64(on.ns)/1e6, on.slices, 100*(float64(ns)/want-1))
-		if on.slices == 0 || math.Abs(float64(ns)-want) > 0.05*want {
+		warm := want - recording*float64(on.slices)/2
+		if on.slices == 0 || float64(ns) > 1.05*want || float64(ns) < 0.95*warm {
 			apart = append(apart, fmt.Sprintf("%s: meter %.2f ms on a CPU, perf %.2f ms", name, float64(ns)/1e6, want/1e6))
 		}
 		router, all = router+float64(ns), all+want
 	}
 	t.Logf("router: meter %.2f ms, perf %.2f ms, %+.1f %%", router/1e6, all/1e6, 100*(router/all-1))
+	if math.Abs(router-all) > 0.05*all {
+		apart = append(apart, fmt.Sprintf("router: meter %.2f ms on a CPU, perf %.2f ms", router/1e6, all/1e6))
+	}
 	return apart
 }
 

@@ -171,8 +171,10 @@ func changingPrefix(t *testing.T, each config.ClientPrefixes) {
 		netnstest.Await(t, "the way out", func() error { return reaches6(addr) })
 		netnstest.Await(t, fmt.Sprintf("change %d of %s to %s", n, former, addr), func() error {
 			got, err := c.Session(t.Context(), own)
-			if err == nil && (got.ID != began.ID || !slices.Contains(got.Further, addr) ||
-				slices.Contains(got.Further, former)) {
+			if must(t, err); got.ID != began.ID {
+				t.Fatalf("change %d: another session: %+v", n, got)
+			}
+			if !slices.Contains(got.Further, addr) || slices.Contains(got.Further, former) {
 				err = fmt.Errorf("the client is %+v", got)
 			}
 			return err

@@ -208,30 +208,26 @@ func TestYield(t *testing.T) {
 	if err != nil || !out[0].Done || !out[1].Done {
 		t.Fatalf("%+v, %v", out, err)
 	}
+	stay := func(label string) {
+		t.Helper()
+		netnstest.Await(t, label, func() error {
+			if st := s.State(); st.Foreign != 2 || st.Waiting != 0 || st.Behind != 0 {
+				return fmt.Errorf("%+v", st)
+			}
+			return nil
+		})
+		if got := server.CLI("HMGET", "test:sessions:gw1", "a", "b"); got != "3 gw2 theirs\n4 gw2 theirs" {
+			t.Errorf("they are %q", got)
+		}
+	}
 	f.put("a", "again")
 	f.Compare()
-	netnstest.Await(t, "they are noticed", func() error {
-		if st := s.State(); st.Foreign != 2 || st.Waiting != 0 || st.Behind != 0 {
-			return fmt.Errorf("%+v", st)
-		}
-		return nil
-	})
-	if got := server.CLI("HMGET", "test:sessions:gw1", "a", "b"); got != "3 gw2 theirs\n4 gw2 theirs" {
-		t.Errorf("they are %q", got)
-	}
+	stay("they are noticed")
 	f.Yield("a", 3)
 	f.Yield("a", 0) // it goes on
 	f.put("a", "on")
 	f.Compare()
-	netnstest.Await(t, "it stays", func() error {
-		if st := s.State(); st.Foreign != 2 || st.Waiting != 0 || st.Behind != 0 {
-			return fmt.Errorf("%+v", st)
-		}
-		return nil
-	})
-	if got := server.CLI("HMGET", "test:sessions:gw1", "a", "b"); got != "3 gw2 theirs\n4 gw2 theirs" {
-		t.Errorf("they are %q", got)
-	}
+	stay("it stays")
 	f.Yield("a", 3)
 	f.put("a", "ended")
 	f.mu.Lock()
